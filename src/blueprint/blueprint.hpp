@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blueprint: everything that follows from a deck before anything is allocated. Pure data; it
+// knows neither MPI nor Kokkos, so a login node can make it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "blueprint/activation_plan.hpp"
+#include "blueprint/parameter_table.hpp"
+#include "deck/config.hpp"
+
+namespace espalier {
+
+/// The parts that time and work are reported by.
+enum class Part { matmul, attention, norm, activation, loss, embedding, optimizer, communication, data, other };
+constexpr int kPartCount = 10;
+const char* part_name(Part part);
+
+/// One operator of the stage, with its global shape as text and its cost for one global step.
+struct Operator {
+  std::string name;
+  Part part = Part::other;
+  int64_t forward_flops_per_token = 0;
+  int64_t backward_flops_per_token = 0;
+};
+
+/// One line of the memory bill, bytes on one rank.
+struct MemoryItem {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct MemoryBill {
+  std::vector<MemoryItem> items;
+  int64_t total() const;
+};
+
+struct Blueprint {
+  Config config;
+  ParameterTable parameters;
+  ActivationPlan activations;
+  std::vector<Operator> operators;
+
+  int64_t data_parallel = 1;
+  int64_t micro_batches = 1;        // of one step on one data-parallel rank
+  int64_t total_micro_batches = 1;  // of one step over all ranks
+  int64_t tokens_per_step = 0;      // global_batch_size * seq_length
+  int64_t matmul_flops_per_token = 0;     // forward and backward
+  int64_t attention_flops_per_token = 0;  // forward and backward, causal
+  int64_t flops_per_token() const { return matmul_flops_per_token + attention_flops_per_token; }
+};
+
+/// `ranks` fills grid.data_parallel = 0. Throws DeckError when batch and grid do not divide.
+Blueprint make_blueprint(const Config& config, int64_t ranks);
+
+enum class OptimizerState { allocated, none };
+
+/// What the bill needs and the deck does not say.
+struct MemoryAssumptions {
+  /// Resident size of the process before the first allocation: measured in a run; the default is
+  /// what MPI, HDF5 and the GEMM library were seen to take.
+  int64_t runtime_bytes = int64_t{48} << 20;
+  int64_t communication_bytes = 0;  // buffers of the gradient reduction
+  OptimizerState optimizer = OptimizerState::allocated;
+};
+
+/// Partial sums of gradients that the reproducible mode keeps on a rank.
+int64_t reproducible_levels(const Blueprint& blueprint);
+
+/// What one rank will hold.
+MemoryBill make_memory_bill(const Blueprint& blueprint, const MemoryAssumptions& assumptions);
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory bill: what one rank will hold, item by item. The engine allocates from the same plan,
+// and a run prints the measured peak beside the total.
+#include <algorithm>
+
+#include "blueprint/blueprint.hpp"
+
+namespace espalier {
+namespace {
+
+int64_t widened_products(const Blueprint& b) {
+  const ModelConfig& m = b.config.model;
+  const int64_t tokens = b.config.batch.micro_batch_size * b.config.batch.seq_length;
+  const int64_t up = m.activation == Activation::swiglu ? 2 * m.intermediate_size
+                                                         : m.intermediate_size;
+  const int64_t qkv = (m.num_heads + 2 * m.num_kv_heads) * m.head_dim;
+  // gemm widens both operands, and the result where it is 16-bit: the largest product of each slot.
+  int64_t slot[3] = {0, 0, 0};
+  const auto product = [&](int64_t rows, int64_t out, int64_t in) {
+    slot[0] = std::max({slot[0], rows * in, rows * out});
+    slot[1] = std::max({slot[1], out * in, rows * in});
+    slot[2] = std::max({slot[2], rows * out, rows * in});
+  };
+  product(tokens, qkv, m.hidden_size);
+  product(tokens, m.hidden_size, m.num_heads * m.head_dim);
+  product(tokens, up, m.hidden_size);
+  product(tokens, m.hidden_size, m.intermediate_size);
+  product(b.activations.classifier_rows, m.vocab_size, m.hidden_size);
+  return 4 * (slot[0] + slot[1] + slot[2]);
+}
+
+}  // namespace
+
+int64_t reproducible_levels(const Blueprint& b) {
+  int64_t levels = 0;
+  if (b.config.numerics.reproducible)
+    for (int64_t n = b.micro_batches; n % 2 == 0; n /= 2) ++levels;
+  return levels;
+}
+
+MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumptions) {
+  const ElementType type = b.config.numerics.compute_type;
+  const int64_t master = type == ElementType::fp64 ? 8 : 4;
+  const int64_t elements = b.parameters.flat_size;
+  const int64_t layers = b.config.model.num_layers;
+  const ActivationPlan& plan = b.activations;
+  MemoryBill bill;
+  const auto add = [&](const char* name, int64_t bytes) {
+    if (bytes > 0) bill.items.push_back({name, bytes});
+  };
+  add("parameters (master)", elements * master);
+  if (element_bytes(type) != master) add("parameters (compute copy)", elements * element_bytes(type));
+  add("gradients", elements * master * (1 + reproducible_levels(b)));
+  add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * elements * master : 0);
+  add("activations", planned_bytes(plan.input, type) + planned_bytes(plan.head, type) +
+                         layers * planned_bytes(plan.block, type));
+  add("workspace", planned_bytes(plan.workspace, type));
+  if (b.config.model.position == PositionKind::rope)
+    add("rotary table", b.config.batch.seq_length * b.config.model.head_dim * master);
+  if (element_bytes(type) == 2) add("widened products", widened_products(b));
+  const int64_t batches = b.config.data.prefetch_steps + 1;
+  add("prefetched batches", batches * b.micro_batches * b.config.batch.micro_batch_size *
+                                b.config.batch.seq_length * 4 * 4);
+  add("communication buffers", assumptions.communication_bytes);
+  add("program and libraries", assumptions.runtime_bytes);
+  return bill;
+}
+
+}  // namespace espalier

@@ -1,0 +1,1 @@
+set(ESPALIER_SOURCES log.cpp units.cpp)

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers: the products and the sum of the bias gradient. Biases are added where the output is
+// next read (activation, residual), which saves a pass over it.
+#pragma once
+
+#include "tensor/gemm.hpp"
+#include "tensor/views.hpp"
+
+namespace espalier {
+
+/// Whether a product overwrites its output or is added to it.
+enum class Write { overwrite, add };
+
+/// y = x W^T, or y += x W^T. The bias is not added here.
+///
+/// Shapes    y [tokens, out]; x [tokens, in]; w [out, in]
+/// Errors    InternalError if extents disagree
+template <class T>
+void linear_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w,
+                    Write write = Write::overwrite);
+
+/// dx = dy W, or dx += dy W. Shapes as in linear_forward.
+template <class T>
+void linear_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<const T>& w,
+                           Write write = Write::overwrite);
+
+/// dw += dy^T x; parameter gradients are always added to. dw [out, in] in the sum type.
+template <class T>
+void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x);
+
+/// db += sum of dy over the tokens, in token order. db [out] in the sum type.
+template <class T>
+void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy);
+
+/// x += b for every token; x [tokens, out], b [out].
+template <class T>
+void add_bias(const Mat<T>& x, const Vec<const T>& b);
+
+}  // namespace espalier

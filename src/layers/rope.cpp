@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/rope.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "layers/instantiate.hpp"
+#include "tensor/rows.hpp"
+
+namespace espalier {
+namespace {
+
+double scaled_frequency(const ModelConfig& m, double f) {
+  if (m.rope_scaling == RopeScaling::linear) return f / m.rope_scaling_factor;
+  if (m.rope_scaling == RopeScaling::llama3) {
+    const double turns = static_cast<double>(m.rope_original_length) * f / (2.0 * M_PI);
+    if (turns > m.rope_high_freq_factor) return f;
+    if (turns < m.rope_low_freq_factor) return f / m.rope_scaling_factor;
+    const double blend = (turns - m.rope_low_freq_factor) /
+                         (m.rope_high_freq_factor - m.rope_low_freq_factor);
+    return (1.0 - blend) * f / m.rope_scaling_factor + blend * f;
+  }
+  return f;
+}
+
+}  // namespace
+
+template <class Real>
+Buffer<Real> make_rope_table(const ModelConfig& model, int64_t positions) {
+  const int64_t half = model.head_dim / 2;
+  Buffer<Real> table(Kokkos::ViewAllocateWithoutInitializing("rope"), positions * model.head_dim);
+  auto host = Kokkos::create_mirror_view(table);
+  for (int64_t i = 0; i < half; ++i) {
+    const double f = scaled_frequency(
+        model, std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / model.head_dim));
+    for (int64_t p = 0; p < positions; ++p) {
+      host(p * model.head_dim + i) = static_cast<Real>(std::cos(static_cast<double>(p) * f));
+      host(p * model.head_dim + half + i) = static_cast<Real>(std::sin(static_cast<double>(p) * f));
+    }
+  }
+  Kokkos::deep_copy(table, host);
+  return table;
+}
+
+template <class T>
+void rope(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape& shape,
+          const Buffer<Acc<T>>& table, const int32_t* positions) {
+  using Real = Acc<T>;
+  ESPALIER_REQUIRE(static_cast<int64_t>(qkv.extent(1)) == shape.row(), "rope of qkv [{}, {}]",
+                   qkv.extent(0), qkv.extent(1));
+  const int64_t width = shape.row(), dim = shape.head_dim, half = dim / 2;
+  const int64_t rotated = shape.heads + shape.kv_heads;
+  const int64_t step = style == RopeStyle::half ? 1 : 2;
+  const int64_t partner = style == RopeStyle::half ? half : 1;
+  const Real sign = rotation == Rotation::forward ? Real(1) : Real(-1);
+  T* values = qkv.data();
+  const Real* angles = table.data();
+  for_each_row("rope", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
+    const Real* cosine = angles + int64_t{positions[row.index()]} * dim;
+    const Real* sine = cosine + half;
+    for (int64_t h = 0; h < rotated; ++h) {
+      T* x = values + row.index() * width + h * dim;
+      row.each(half, [=](int64_t i) {
+        T* a = x + i * step;
+        T* b = a + partner;
+        const Real xa = Real(*a), xb = Real(*b), c = cosine[i], s = sign * sine[i];
+        *a = T(xa * c - xb * s);
+        *b = T(xb * c + xa * s);
+      });
+    }
+  });
+}
+
+template Buffer<float> make_rope_table<float>(const ModelConfig&, int64_t);
+template Buffer<double> make_rope_table<double>(const ModelConfig&, int64_t);
+#define ESPALIER_INSTANTIATE(T)                                                              \
+  template void rope<T>(RopeStyle, Rotation, const Mat<T>&, const HeadShape&,                \
+                        const Buffer<Acc<T>>&, const int32_t*);
+ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
+
+}  // namespace espalier

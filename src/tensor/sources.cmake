@@ -1,0 +1,1 @@
+set(ESPALIER_SOURCES gemm.cpp profile.cpp)
