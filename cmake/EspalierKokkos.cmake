@@ -8,12 +8,14 @@ set(ESPALIER_KOKKOS_VERSION 4.7.01 CACHE STRING "Kokkos release to fetch when no
 
 find_package(Kokkos QUIET CONFIG NO_DEFAULT_PATH
              PATHS ${Kokkos_ROOT} $ENV{Kokkos_ROOT} ${Kokkos_DIR} ${CMAKE_PREFIX_PATH} /usr/local)
+if(Kokkos_ROOT AND NOT Kokkos_FOUND)
+  message(FATAL_ERROR "Kokkos_ROOT = ${Kokkos_ROOT} holds no Kokkos (no KokkosConfig.cmake below it); "
+                      "name the folder that Kokkos was installed to, or leave it empty")
+endif()
 if(Kokkos_FOUND)
   set(ESPALIER_KOKKOS_SOURCE "${Kokkos_DIR} (${Kokkos_VERSION})")
-  if(TARGET Kokkos::kokkos)
-    if(Kokkos_VERSION VERSION_LESS 3.4)
-      message(FATAL_ERROR "Kokkos ${Kokkos_VERSION} in ${Kokkos_DIR} is too old; 3.4 or later is needed")
-    endif()
+  if(Kokkos_VERSION VERSION_LESS 3.4)
+    message(FATAL_ERROR "Kokkos ${Kokkos_VERSION} in ${Kokkos_DIR} is too old; 3.4 or later is needed")
   endif()
 else()
   find_path(ESPALIER_TRILINOS_KOKKOS_INCLUDE Kokkos_Core.hpp PATH_SUFFIXES trilinos NO_CACHE)
@@ -40,5 +42,10 @@ else()
       "(Debian), or set Kokkos_ROOT to an installed Kokkos (3.4 or later; for CUDA 13, 4.7 or "
       "later), or set ESPALIER_ALLOW_DOWNLOAD=ON where there is a network.")
   endif()
+endif()
+if(ESPALIER_ENABLE_CUDA_KERNELS AND NOT "CUDA" IN_LIST Kokkos_DEVICES AND NOT Kokkos_ENABLE_CUDA)
+  message(FATAL_ERROR "ESPALIER_ENABLE_CUDA_KERNELS is ON, but this Kokkos has no CUDA "
+                      "(${ESPALIER_KOKKOS_SOURCE}). Set Kokkos_ROOT in Makefile.inc to a Kokkos "
+                      "built with CUDA (4.7 or later for CUDA 13).")
 endif()
 message(STATUS "Kokkos: ${ESPALIER_KOKKOS_SOURCE}")

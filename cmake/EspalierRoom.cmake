@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # espalier_room(NAME USES rooms... LINK targets...): one static library a room, from src/NAME.
-# The sources are listed in src/NAME/sources.cmake as ESPALIER_SOURCES and ESPALIER_HEADERS
-# (a plain list, no glob: a forgotten file is a link error and not a stale build).
+# The sources are listed in src/NAME/sources.cmake as ESPALIER_SOURCES: a plain list and no glob,
+# so that no build is stale; the test lint.sources finds a forgotten file.
 set_property(GLOBAL PROPERTY ESPALIER_ROOM_GRAPH "")
 
 function(espalier_room name)
@@ -10,7 +10,7 @@ function(espalier_room name)
     message(FATAL_ERROR "espalier_room(${name}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
   set(ESPALIER_SOURCES "")
-  include(${PROJECT_SOURCE_DIR}/src/${name}/sources.cmake OPTIONAL)
+  include(${PROJECT_SOURCE_DIR}/src/${name}/sources.cmake)
   list(TRANSFORM ESPALIER_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/src/${name}/)
   # TEMPORARY (lead removes it): rooms in the making list files that are not there yet.
   foreach(file ${ESPALIER_SOURCES})

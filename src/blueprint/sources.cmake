@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 set(ESPALIER_SOURCES parameter_table.cpp activation_plan.cpp blueprint.cpp memory_bill.cpp)

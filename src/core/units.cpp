@@ -12,7 +12,8 @@ namespace {
 template <size_t N>
 std::string scaled(double value, double base, const std::array<const char*, N>& suffixes) {
   size_t i = 0;
-  while (std::abs(value) >= base && i + 1 < N) {
+  // What would be printed as the base itself belongs to the next suffix.
+  while (std::abs(value) >= (i == 0 ? base : base - 0.005) && i + 1 < N) {
     value /= base;
     ++i;
   }
@@ -33,9 +34,10 @@ std::string format_count(double count) {
 
 std::string format_duration(double seconds) {
   if (!(seconds >= 0.0) || std::isinf(seconds)) return "-";
-  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
-  if (seconds < 1.0) return fmt::format("{:.1f} ms", seconds * 1e3);
-  if (seconds < 60.0) return fmt::format("{:.1f} s", seconds);
+  // The limits stand where rounding reaches the next unit.
+  if (seconds < 0.9995e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 0.99995) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<int64_t>(std::llround(seconds));
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
   if (s < 86400) return fmt::format("{} h {:02} min", s / 3600, (s / 60) % 60);

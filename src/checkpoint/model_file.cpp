@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing and reading the model file.
+#include "checkpoint/model_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace espalier {
+
+namespace {
+
+constexpr const char* kFormat = "espalier model";
+constexpr int64_t kFormatVersion = 1;
+constexpr const char* kParameters = "parameters";
+
+std::string hash_deck(const std::string& deck) {
+  return fmt::format("{:016x}", hash_name(deck));
+}
+
+/// One line a fault, the first few dozen; a wrong deck would list hundreds.
+std::string list_faults(const std::vector<std::string>& faults) {
+  constexpr size_t kMostLines = 40;
+  std::string text;
+  for (size_t i = 0; i < faults.size() && i < kMostLines; ++i) text += "\n  " + faults[i];
+  if (faults.size() > kMostLines)
+    text += fmt::format("\n  and {} more", faults.size() - kMostLines);
+  return text;
+}
+
+std::vector<std::string> compare_rows(const TensorFileReader& file, const std::string& group,
+                                      const std::vector<TensorRow>& rows, StoredType type) {
+  std::vector<std::string> faults;
+  std::set<std::string> expected;
+  for (const TensorRow& row : rows) {
+    const std::string name = group + "/" + row.name;
+    expected.insert(name);
+    const auto found = file.datasets().find(name);
+    if (found == file.datasets().end())
+      faults.push_back(fmt::format("{}: missing, expected {} {}", row.name, stored_type_name(type),
+                                   shape_text(row.shape)));
+    else if (found->second.type != type || found->second.shape != row.shape)
+      faults.push_back(fmt::format("{}: expected {} {}, found {} {}", row.name,
+                                   stored_type_name(type), shape_text(row.shape),
+                                   stored_type_name(found->second.type),
+                                   shape_text(found->second.shape)));
+  }
+  const std::string prefix = group + "/";
+  for (const auto& [name, info] : file.datasets())
+    if (name.compare(0, prefix.size(), prefix) == 0 && expected.count(name) == 0)
+      faults.push_back(fmt::format("{}: extra, found {} {}", name.substr(prefix.size()),
+                                   stored_type_name(info.type), shape_text(info.shape)));
+  return faults;
+}
+
+ModelInfo read_info(TensorFileReader& file) {
+  const std::string format =
+      file.has_attribute("", "format") ? file.text_attribute("", "format") : "none";
+  if (format != kFormat)
+    throw DataError(
+        fmt::format("{}: is not a model file (format: {}); name a model.h5 that "
+                    "Espalier wrote",
+                    file.path(), format));
+  const int64_t version = file.integer_attribute("", "format_version");
+  if (version != kFormatVersion)
+    throw DataError(fmt::format(
+        "{}: has format version {}, this program reads {}; use the program "
+        "that wrote it ({})",
+        file.path(), version, kFormatVersion, file.text_attribute("", "program_version")));
+  ModelInfo info;
+  info.program_version = file.text_attribute("", "program_version");
+  info.step = file.integer_attribute("", "step");
+  info.consumed_tokens = file.integer_attribute("", "consumed_tokens");
+  info.seed = file.integer_attribute("", "seed");
+  info.config_hash = file.text_attribute("", "config_hash");
+  info.deck = file.read_text("deck");
+  if (info.config_hash != hash_deck(info.deck))
+    throw DataError(
+        fmt::format("{}: the deck in it does not match its config_hash ({} instead of "
+                    "{}); the file is damaged",
+                    file.path(), hash_deck(info.deck), info.config_hash));
+  return info;
+}
+
+}  // namespace
+
+std::vector<TensorRow> tensor_rows(const ParameterTable& table) {
+  std::vector<TensorRow> rows;
+  for (const ParameterSpec& p : table.parameters) rows.push_back({p.name, p.shape, p.offset});
+  return rows;
+}
+
+template <class Real>
+void write_rows(TensorFileWriter& file, const std::string& group,
+                const std::vector<TensorRow>& rows, const Real* flat) {
+  // All headers first: they lie together at the front, which makes opening the file cheap.
+  for (const TensorRow& row : rows)
+    file.create_dataset(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType);
+  for (const TensorRow& row : rows)
+    file.write_replicated(group + "/" + row.name, flat + row.offset);
+}
+
+template <class Real>
+void read_rows(TensorFileReader& file, const std::string& group, const std::vector<TensorRow>& rows,
+               Real* flat) {
+  const std::vector<std::string> faults =
+      compare_rows(file, group, rows, StoredTypeOf<Real>::kType);
+  if (!faults.empty())
+    throw DataError(fmt::format("{}: {} of the tensors in {} do not fit the model of this deck:{}",
+                                file.path(), faults.size(), group, list_faults(faults)));
+  for (const TensorRow& row : rows)
+    file.read_whole(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType,
+                    flat + row.offset);
+}
+
+template <class Real>
+void write_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
+                 const Real* flat, const ModelInfo& info) {
+  TensorFileWriter file(path, ranks);
+  file.set_attribute("", "format", kFormat);
+  file.set_attribute("", "format_version", kFormatVersion);
+  file.set_attribute("", "program_version", info.program_version);
+  file.set_attribute("", "step", info.step);
+  file.set_attribute("", "consumed_tokens", info.consumed_tokens);
+  file.set_attribute("", "seed", info.seed);
+  file.set_attribute("", "config_hash", hash_deck(info.deck));
+  file.write_text("deck", info.deck);
+  write_rows(file, kParameters, rows, flat);
+  file.close();
+}
+
+template <class Real>
+ModelInfo read_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
+                     Real* flat) {
+  TensorFileReader file(path, ranks);
+  ModelInfo info = read_info(file);
+  read_rows(file, kParameters, rows, flat);
+  return info;
+}
+
+ModelInfo read_model_info(const std::string& path, const Comm* ranks) {
+  TensorFileReader file(path, ranks);
+  return read_info(file);
+}
+
+#define ESPALIER_INSTANTIATE(Real)                                                               \
+  template void write_rows(TensorFileWriter&, const std::string&, const std::vector<TensorRow>&, \
+                           const Real*);                                                         \
+  template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,  \
+                          Real*);                                                                \
+  template void write_model(const std::string&, const Comm*, const std::vector<TensorRow>&,      \
+                            const Real*, const ModelInfo&);                                      \
+  template ModelInfo read_model(const std::string&, const Comm*, const std::vector<TensorRow>&,  \
+                                Real*);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+#undef ESPALIER_INSTANTIATE
+
+}  // namespace espalier

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// espalier bench: speeds as ratios to the GEMM rate of the same cores in the same run.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "commands/blueprint_text.hpp"
+#include "commands/spmd_context.hpp"
+#include "commands/training_session.hpp"
+#include "commands/verbs.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/units.hpp"
+#include "monitor/memory.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/views.hpp"
+#include "tensor/profile.hpp"
+
+namespace espalier {
+namespace {
+
+struct BenchRequest {
+  std::string deck;
+  std::vector<std::string> overrides;
+  int64_t steps = 5, warmup = 1, size = 2048;
+};
+
+/// Medians over the counted steps, the slowest rank's where ranks differ.
+struct StepTiming {
+  double seconds = 0.0, fastest = 0.0;
+  double gemm_rate = 0.0;     // FLOP/s over all ranks, the best of before and after each step
+  double exposed = 0.0;       // s a step
+  double data_wait = 0.0;     // s a step
+  int64_t bytes = 0;          // sent by this rank in a step
+  std::array<double, kPartCount> parts{};
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// All ranks at once, so that they share the cores as a step does.
+double gemm_rate_of_all(const Comm& world, int64_t size, double seconds) {
+  world.barrier();
+  double rate = measure_gemm_rate(size, seconds);
+  world.all_reduce(&rate, 1, ReduceOp::sum);
+  return rate;
+}
+
+StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
+  const Comm& world = launch.grid.world();
+  const BatchSource data(launch.blueprint.config, Stream::train);
+  const MicroBatchRange own = own_micro_batches(launch.blueprint, launch.grid);
+  const auto session = make_training_session(launch.blueprint, launch.grid);
+  Prefetcher prefetcher(data, own, 0, launch.blueprint.config.data.prefetch_steps);
+  const double rate = launch.blueprint.config.optimizer.learning_rate;
+  StepTiming timing;
+  std::vector<double> seconds;
+  for (int64_t step = 0; step < request.warmup + request.steps; ++step) {
+    const bool counted = step >= request.warmup;
+    if (counted) timing.gemm_rate = std::max(timing.gemm_rate, gemm_rate_of_all(world, 2048, 0.4));
+    for (const Comm* axis : launch.grid.comms()) axis->take_stats();
+    Profile::instance().reset();
+    const double waited = prefetcher.wait_seconds();
+    world.barrier();
+    world.take_stats();
+    const double start = monotonic_seconds();
+    session->step(prefetcher.next(), rate);
+    double took = monotonic_seconds() - start;
+    if (!counted) continue;
+    for (const Comm* axis : launch.grid.comms()) {
+      const CommStats stats = axis->take_stats();
+      timing.exposed += stats.exposed_seconds / request.steps;
+      timing.bytes += stats.bytes / request.steps;
+    }
+    timing.data_wait += (prefetcher.wait_seconds() - waited) / request.steps;
+    for (int p = 0; p < kPartCount; ++p)
+      timing.parts[p] += Profile::instance().all()[p] / request.steps;
+    world.all_reduce(&took, 1, ReduceOp::max);
+    seconds.push_back(took);
+  }
+  timing.seconds = median(seconds);
+  timing.fastest = *std::min_element(seconds.begin(), seconds.end());
+  return timing;
+}
+
+void print_parts(const StepTiming& t) {
+  double known = 0.0;
+  for (int p = 0; p < kPartCount; ++p) {
+    double s = t.parts[p];
+    const auto part = static_cast<Part>(p);
+    if (part == Part::communication) s += t.exposed;
+    if (part == Part::data) s += t.data_wait;
+    if (part == Part::other) s = std::max(0.0, t.seconds - known);
+    known += s;
+    info("  {:<14} {:>9.1f} ms  {:>5.1f} %", part_name(part), s * 1e3, 100.0 * s / t.seconds);
+  }
+}
+
+int bench_step(const BenchRequest& request) {
+  const Launch started = launch(request.deck, request.overrides);
+  const Blueprint& b = started.blueprint;
+  const StepTiming t = time_steps(started, request);
+  const double tokens = static_cast<double>(b.tokens_per_step);
+  const double flops = tokens * static_cast<double>(b.flops_per_token());
+  const double matmul = tokens * static_cast<double>(b.matmul_flops_per_token);
+  print_blueprint(b);
+  info("gemm         {}", gemm_library());
+  info("ranks        {} ({} thread each); median of {} steps after {}", started.grid.world().size(),
+       Exec::concurrency(), request.steps, request.warmup);
+  info("step         {} (fastest {})", format_duration(t.seconds), format_duration(t.fastest));
+  info("tokens/s     {:.0f}", tokens / t.seconds);
+  info("achieved     {:.1f} GFLOP/s", flops / t.seconds * 1e-9);
+  info("gemm peak    {:.1f} GFLOP/s (2048 x 2048 x 2048 on the same ranks, best of this run)",
+       t.gemm_rate * 1e-9);
+  info("share        {:.1f} % of the gemm peak", 100.0 * flops / t.seconds / t.gemm_rate);
+  info("products     {:.1f} GFLOP/s inside the matmul part",
+       matmul / started.grid.world().size() / t.parts[static_cast<int>(Part::matmul)] * 1e-9);
+  info("exposed      {:.2f} % of the step; {} sent a rank and step", 100.0 * t.exposed / t.seconds,
+       format_bytes(static_cast<double>(t.bytes)));
+  info("data wait    {:.2f} % of the step", 100.0 * t.data_wait / t.seconds);
+  info("peak memory  {}", format_bytes(static_cast<double>(peak_resident_bytes())));
+  info("time by part, rank 0, mean:");
+  print_parts(t);
+  return 0;
+}
+
+int bench_gemm(const BenchRequest& request) {
+  MpiSession& session = mpi_session();
+  GridConfig all;  // every rank on the data-parallel axis
+  const Grid grid = Grid::create(session, all);
+  info("gemm         {}", gemm_library());
+  for (int64_t size = 256; size <= request.size; size *= 2) {
+    const double rate = gemm_rate_of_all(grid.world(), size, 0.5);
+    info("  {:>5} x {:<5} x {:<5} {:>8.1f} GFLOP/s on {} ranks", size, size, size, rate * 1e-9,
+         grid.world().size());
+  }
+  return 0;
+}
+
+// One row: the deck with other extents, its cost a token, and the cost that the work predicts.
+void scaling_row(const BenchRequest& request, const std::string& layers, const std::string& length,
+                 double& seconds_per_flop) {
+  BenchRequest one = request;
+  one.overrides.push_back("model.num_layers=" + layers);
+  one.overrides.push_back("batch.seq_length=" + length);
+  const Launch started = launch(one.deck, one.overrides);
+  const Blueprint& b = started.blueprint;
+  const StepTiming t = time_steps(started, one);
+  const double per_token = t.seconds / static_cast<double>(b.tokens_per_step);
+  const double flops = static_cast<double>(b.flops_per_token());
+  if (seconds_per_flop == 0.0) seconds_per_flop = per_token / flops;
+  info("  {:>6} {:>8} {:>12.2f} {:>14.2f} {:>12.1f} {:>12.3f} {:>10.3f}", layers, length, flops * 1e-6,
+       b.attention_flops_per_token * 1e-6, per_token * 1e6, per_token / flops * 1e12,
+       per_token / flops / seconds_per_flop);
+}
+
+int bench_scaling(const BenchRequest& request) {
+  const Launch base = launch(request.deck, request.overrides);
+  const int64_t layers = base.blueprint.config.model.num_layers;
+  const int64_t length = base.blueprint.config.batch.seq_length;
+  info("cost a token of {}; the last column is the cost a FLOP relative to the first row",
+       request.deck);
+  info("  {:>6} {:>8} {:>12} {:>14} {:>12} {:>12} {:>10}", "layers", "length", "MFLOP/token",
+       "attention", "us/token", "ps/FLOP", "relative");
+  double reference = 0.0;
+  for (const int64_t factor : {1, 2, 3, 4})
+    scaling_row(request, std::to_string(std::max<int64_t>(1, layers * factor / 2)),
+                std::to_string(length), reference);
+  for (const int64_t factor : {1, 2, 4, 8})
+    scaling_row(request, std::to_string(layers),
+                std::to_string(std::max<int64_t>(1, length * factor / 2)), reference);
+  return 0;
+}
+
+CLI::App* add_deck_bench(CLI::App& verb, const char* name, const char* help,
+                         const std::shared_ptr<BenchRequest>& r) {
+  CLI::App* bench = verb.add_subcommand(name, help);
+  bench->add_option("DECK", r->deck, "The deck (TOML)")->required();
+  add_overrides(*bench, r->overrides);
+  bench->add_option("--steps", r->steps, "Steps that count (default 5)")->check(CLI::PositiveNumber);
+  bench->add_option("--warmup", r->warmup, "Steps before them (default 1)")
+      ->check(CLI::NonNegativeNumber);
+  return bench;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("bench", "Measure speed");
+  verb->require_subcommand(1);
+  const auto r = std::make_shared<BenchRequest>();
+  add_deck_bench(*verb, "step", "Whole training steps of a deck, by part", r)
+      ->callback([r, &action] { action = [r] { return bench_step(*r); }; });
+  add_deck_bench(*verb, "scaling", "Cost a token over numbers of layers and sequence lengths", r)
+      ->callback([r, &action] { action = [r] { return bench_scaling(*r); }; });
+  CLI::App* gemm = verb->add_subcommand("gemm", "The library's matrix products, all ranks at once");
+  gemm->add_option("--size", r->size, "Largest extent (default 2048)")->check(CLI::Range(256, 16384));
+  gemm->callback([r, &action] { action = [r] { return bench_gemm(*r); }; });
+}
+
+}  // namespace espalier

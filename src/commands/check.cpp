@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// espalier check: all faults of a deck at once, before anything is allocated.
+#include <cstdio>
+#include <memory>
+
+#include "commands/verbs.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "deck/deck.hpp"
+
+namespace espalier {
+namespace {
+
+// What the deck asks for, in a few lines.
+void print_summary(const DeckResult& result) {
+  const Config& config = result.config;
+  const ModelConfig& model = config.model;
+  const auto origin = [&](const char* key) { return result.origins.at(key); };
+  info("deck       {}", config.deck_path);
+  info("model      {} blocks, hidden {}, heads {} ({} key-value) of {}, inner {}, vocabulary {}",
+       model.num_layers, model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim,
+       model.intermediate_size, model.vocab_size);
+  if (config.grid.data_parallel == 0)
+    info("grid       data_parallel: all ranks (give --ranks N to check a number)");
+  else
+    info("grid       data_parallel {} ({})", config.grid.data_parallel,
+         origin("grid.data_parallel"));
+  info("batch      {} sequences of {} tokens = {} tokens a step, micro-batches of {}",
+       config.batch.global_batch_size, config.batch.seq_length,
+       config.batch.global_batch_size * config.batch.seq_length, config.batch.micro_batch_size);
+  info("run        {} steps into {} ({})", config.run.steps, config.run.directory,
+       origin("run.directory"));
+}
+
+int check(const DeckRequest& request) {
+  const DeckResult result = read_deck(request);
+  for (const Fault& warning : result.warnings) print_warning(warning.text());
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", fault_list(result.faults).c_str());
+    return static_cast<int>(ExitCode::deck);
+  }
+  print_summary(result);
+  const size_t warnings = result.warnings.size();
+  if (warnings == 0)
+    info("no faults");
+  else
+    info("no faults, {} warning{}", warnings, warnings == 1 ? "" : "s");
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Action& action) {
+  const auto request = std::make_shared<DeckRequest>();
+  CLI::App* verb = app.add_subcommand("check", "List all faults of a deck; allocates nothing");
+  verb->add_option("DECK", request->path, "The deck (TOML)")->required();
+  verb->add_option("--ranks", request->ranks, "Check the grid against this many ranks");
+  verb->add_option("--set", request->overrides, "section.key=value, over what the deck says")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->callback([request, &action] { action = [request] { return check(*request); }; });
+}
+
+}  // namespace espalier

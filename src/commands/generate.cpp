@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// espalier generate RUN: continues a prompt with the model of a run.
+#include <memory>
+
+#include "checkpoint/model_file.hpp"
+#include "commands/run_folder.hpp"
+#include "commands/spmd_context.hpp"
+#include "commands/verbs.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "corpus/tokenizer.hpp"
+#include "corpus/utf8.hpp"
+#include "engine/generator.hpp"
+#include "engine/sampling.hpp"
+
+namespace espalier {
+namespace {
+
+struct GenerateRequest {
+  std::string run, prompt;
+  int64_t tokens = 256;
+  SamplingOptions sampling;
+};
+
+// Feeds `next`; when the sequence is full, starts again with its second half as context.
+std::vector<float> feed_sliding(Generator<float>& generator, std::vector<int32_t>& context,
+                                const std::vector<int32_t>& next) {
+  context.insert(context.end(), next.begin(), next.end());
+  if (generator.position() + static_cast<int64_t>(next.size()) <= generator.capacity())
+    return generator.feed(next);
+  const int64_t keep = std::max<int64_t>(1, generator.capacity() / 2);
+  context.erase(context.begin(), context.end() - std::min<int64_t>(keep, context.size()));
+  generator.reset();
+  return generator.feed(context);
+}
+
+void check(const GenerateRequest& r) {
+  const auto refuse = [](const std::string& what) { throw DeckError(what); };
+  if (!(r.sampling.temperature >= 0.0))
+    refuse(fmt::format("--temperature {} (must be 0 or more); 0 takes the likeliest token", r.sampling.temperature));
+  if (!(r.sampling.top_p > 0.0 && r.sampling.top_p <= 1.0))
+    refuse(fmt::format("--top-p {} (must be above 0 and at most 1)", r.sampling.top_p));
+  if (r.sampling.top_k < 0) refuse(fmt::format("--top-k {} (must be 0 or more; 0 means all)", r.sampling.top_k));
+  if (r.tokens < 1) refuse(fmt::format("--tokens {} (must be at least 1)", r.tokens));
+}
+
+int generate(const GenerateRequest& request) {
+  check(request);
+  if (mpi_session().size() != 1)
+    throw LaunchError(fmt::format("generate runs on one rank, but {} were started; start it without mpiexec",
+                                  mpi_session().size()));
+  const RunFolder folder{request.run};
+  // The file says which model it holds; the grid that trained it does not matter here.
+  const ModelInfo info = read_model_info(folder.model(), nullptr);
+  const DeckResult deck =
+      parse_deck(info.deck, folder.model() + ":deck", {"grid.data_parallel=1", "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
+  if (!deck.ok())
+    throw DataError(fmt::format("the deck in {} cannot be read: {}", folder.model(),
+                                deck.faults.front().text()));
+  Config config = deck.config;
+  config.grid.data_parallel = 1;
+  config.batch.micro_batch_size = config.batch.global_batch_size = 1;
+  const Blueprint blueprint = make_blueprint(config, 1);
+  ParameterStore<float> parameters(blueprint.parameters);
+  read_model(folder.model(), nullptr, tensor_rows(blueprint.parameters), parameters.master());
+  parameters.refresh_compute_copy();
+
+  const ByteTokenizer tokenizer;
+  if (config.model.vocab_size < tokenizer.vocab_size())
+    throw DataError(fmt::format("{} has a vocabulary of {}, fewer than the byte tokenizer's {}",
+                                folder.model(), config.model.vocab_size, tokenizer.vocab_size()));
+  const int32_t end = tokenizer.end_of_document();
+  std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
+  if (prompt.empty()) prompt.push_back(end);
+  if (static_cast<int64_t>(prompt.size()) > config.batch.seq_length)
+    throw DeckError(fmt::format("the prompt has {} tokens, but the model sees at most {} "
+                                "(batch.seq_length); shorten it",
+                                prompt.size(), config.batch.seq_length));
+  Generator<float> generator(blueprint, parameters);
+  std::vector<int32_t> context, written;
+  std::vector<float> logits = feed_sliding(generator, context, prompt);
+  for (int64_t i = 0; i < request.tokens; ++i) {
+    logits.resize(tokenizer.vocab_size());  // ids beyond the tokenizer's mean nothing
+    const int32_t token = sample_token(logits, request.sampling, static_cast<uint64_t>(i));
+    if (token == end) break;
+    written.push_back(token);
+    logits = feed_sliding(generator, context, {token});
+  }
+  print_line(request.prompt + printable_text(tokenizer.decode(written)));
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  const auto r = std::make_shared<GenerateRequest>();
+  CLI::App* verb = app.add_subcommand("generate", "Continue a prompt with the model of a run");
+  verb->add_option("RUN", r->run, "Folder of the run (run.directory)")->required();
+  verb->add_option("--prompt", r->prompt, "Text to continue; empty: the start of a document");
+  verb->add_option("--tokens", r->tokens, "Most tokens to write (default 256)");
+  verb->add_option("--temperature", r->sampling.temperature, "0: the likeliest token (default 1)");
+  verb->add_option("--top-k", r->sampling.top_k, "Only the k likeliest tokens; 0: all (default)");
+  verb->add_option("--top-p", r->sampling.top_p, "Only the likeliest tokens of this total probability (default 1)");
+  verb->add_option("--seed", r->sampling.seed, "The same seed gives the same text (default 1)");
+  verb->callback([r, &action] { action = [r] { return generate(*r); }; });
+}
+
+}  // namespace espalier

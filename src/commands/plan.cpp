@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// espalier plan: what a deck will need on a number of ranks, from the blueprint alone.
+#include <algorithm>
+#include <memory>
+
+#include "commands/blueprint_text.hpp"
+#include "commands/verbs.hpp"
+#include "deck/deck.hpp"
+
+namespace espalier {
+namespace {
+
+struct PlanRequest {
+  DeckRequest deck;
+  bool parameters = false;
+};
+
+int plan(const PlanRequest& request) {
+  const DeckResult deck = require_deck(request.deck);
+  const Blueprint blueprint = make_blueprint(
+      deck.config, std::max<int64_t>(request.deck.ranks.value_or(1), deck.config.grid.data_parallel));
+  print_blueprint(blueprint);
+  print_memory_bill(make_memory_bill(blueprint, {}));
+  if (request.parameters) print_parameters(blueprint);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  const auto request = std::make_shared<PlanRequest>();
+  CLI::App* verb = app.add_subcommand("plan", "Size, work and memory of a deck; allocates nothing");
+  verb->add_option("DECK", request->deck.path, "The deck (TOML)")->required();
+  verb->add_option("--ranks", request->deck.ranks, "Ranks to plan for (default 1)");
+  verb->add_option("--set", request->deck.overrides, "section.key=value, over what the deck says")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_flag("--parameters", request->parameters, "List every parameter");
+  verb->callback([request, &action] { action = [request] { return plan(*request); }; });
+}
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/run_header.hpp"
+
+#include <algorithm>
+
+#include "commands/blueprint_text.hpp"
+#include "core/log.hpp"
+#include "core/units.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/views.hpp"
+
+namespace espalier {
+namespace {
+
+// Further lines of a text under the column where the first one stands.
+std::string indent(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 14)
+    text.insert(at + 1, 13, ' ');
+  return text;
+}
+
+}  // namespace
+
+RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops) {
+  const Blueprint& b = launch.blueprint;
+  RunRecord r;
+  r.deck_path = b.config.deck_path;
+  r.build = build_description();
+  r.ranks = launch.grid.world().size();
+  const GridShape& shape = launch.grid.shape();
+  r.grid = {{"pp", shape.pipeline}, {"dp", shape.data}, {"cp", shape.context}, {"tp", shape.tensor}};
+  for (int64_t rank = 0; rank < r.ranks; ++rank) {
+    const std::string& host = launch.grid.host_of(static_cast<int>(rank));
+    if (std::find(r.hosts.begin(), r.hosts.end(), host) == r.hosts.end()) r.hosts.push_back(host);
+  }
+  r.compute_type = element_name(b.config.numerics.compute_type);
+  r.gemm_library = gemm_library();
+  if (b.config.monitor.peak_gflops <= 0) r.gemm_gflops = peak_flops * 1e-9;
+  r.peak_gflops = peak_flops * 1e-9;
+  r.parameters = b.parameters.parameter_count;
+  r.flops_per_token = static_cast<double>(b.flops_per_token());
+  for (const MemoryItem& item : bill.items) r.predicted_memory.emplace_back(item.name, item.bytes);
+  r.tokens_per_step = b.tokens_per_step;
+  r.predicted_step_seconds = static_cast<double>(b.tokens_per_step) *
+                             static_cast<double>(b.flops_per_token()) /
+                             (peak_flops * static_cast<double>(r.ranks));
+  r.total_steps = b.config.run.steps;
+  return r;
+}
+
+void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill& bill,
+                      const BatchSource& data) {
+  const Blueprint& b = launch.blueprint;
+  info("espalier     {}", r.build);
+  info("deck         {} -> {}", r.deck_path, b.config.run.directory);
+  info("grid         {}", indent(launch.grid.describe()));
+  info("gemm         {}; {:.1f} GFLOP/s a rank{}", r.gemm_library, r.peak_gflops,
+       r.gemm_gflops > 0 ? " measured" : " by monitor.peak_gflops");
+  const double nominal = nominal_core_peak() * 1e-9 * Exec::concurrency();
+  if (r.gemm_gflops > 0 && nominal > 0 && r.gemm_gflops < 0.4 * nominal)
+    warn("the GEMM library reaches {:.0f} GFLOP/s, far below the about {:.0f} of this processor; it "
+         "may have picked an old kernel, or other programs use the cores",
+         r.gemm_gflops, nominal);
+  info("model        {} parameters, {} layers x {}, {}{}", format_count(static_cast<double>(r.parameters)),
+       b.config.model.num_layers, b.config.model.hidden_size, r.compute_type,
+       b.config.numerics.reproducible ? ", reproducible" : "");
+  info("batch        {} sequences x {} tokens = {} tokens a step; {} micro-batches of {} a rank",
+       b.config.batch.global_batch_size, b.config.batch.seq_length, r.tokens_per_step,
+       b.micro_batches, b.config.batch.micro_batch_size);
+  if (b.config.data.source == DataSource::files)
+    info("data         {} tokens, {:.2f} epochs in this run",
+         format_count(static_cast<double>(data.tokens())), data.epochs(b.config.run.steps));
+  else
+    info("data         random tokens");
+  print_memory_bill(bill);
+  info("forecast     {} a step at the GEMM rate", format_duration(r.predicted_step_seconds));
+}
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself before its first step.
+#pragma once
+
+#include "commands/spmd_context.hpp"
+#include "corpus/batch_source.hpp"
+#include "monitor/metrics.hpp"
+
+namespace espalier {
+
+/// Collective over the grid (hosts are gathered). peak_flops: of one rank, FLOP/s.
+RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops);
+
+void print_run_header(const RunRecord& record, const Launch& launch, const MemoryBill& bill,
+                      const BatchSource& data);
+
+}  // namespace espalier

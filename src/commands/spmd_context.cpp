@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/spmd_context.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <fmt/format.h>
+
+#include "commands/training_session.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "monitor/memory.hpp"
+
+namespace espalier {
+namespace {
+
+// Ranks that read different decks would make different grids and hang, so this comes first.
+void require_same_deck(const Comm& world, const DeckResult& deck, const std::string& path) {
+  std::string content = deck.ok() ? effective_deck(deck) : "";
+  for (const Fault& fault : deck.faults) content += fault.text();
+  const uint64_t hash = hash_name(content);
+  const uint64_t least = world.all_reduce(hash, ReduceOp::min);
+  if (least != world.all_reduce(hash, ReduceOp::max))
+    throw LaunchError(fmt::format("the ranks did not read the same deck from {}; put it where all "
+                                  "hosts see the same file, and give all ranks the same --set",
+                                  path));
+}
+
+}  // namespace
+
+Launch launch(const std::string& deck, const std::vector<std::string>& overrides) {
+  MpiSession& session = mpi_session();
+  const int64_t runtime = resident_bytes();
+  DeckRequest request;
+  request.path = deck;
+  request.overrides = overrides;
+  request.ranks = session.size();
+  require_same_deck(session.world(), read_deck(request), deck);
+  DeckResult result = require_deck(request);
+  Grid grid = Grid::create(session, result.config.grid);
+  Blueprint blueprint = make_blueprint(result.config, session.size());
+  return {std::move(result), std::move(grid), std::move(blueprint), runtime};
+}
+
+std::string broadcast_text(const Comm& comm, const std::string& text, int root) {
+  int64_t size = static_cast<int64_t>(text.size());
+  comm.broadcast(&size, 1, root);
+  std::string copy = text;
+  copy.resize(static_cast<size_t>(size));
+  if (size > 0) comm.broadcast(copy.data(), size, root);
+  return copy;
+}
+
+void add_overrides(CLI::App& verb, std::vector<std::string>& overrides) {
+  verb.add_option("--set", overrides, "section.key=value, over what the deck says")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+std::string build_description() {
+#if defined(__clang__)
+  const char* compiler = "clang";
+#else
+  const char* compiler = "gcc";
+#endif
+  return fmt::format("{}, {} {}, Kokkos {}.{}.{} {}", ESPALIER_VERSION, compiler, __VERSION__,
+                     KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+                     Kokkos::DefaultExecutionSpace::name());
+}
+
+}  // namespace espalier

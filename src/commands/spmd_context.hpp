@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every verb of espalier-spmd starts with: MPI and Kokkos up, the deck read and agreed on, the
+// grid made.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "blueprint/blueprint.hpp"
+#include "deck/deck.hpp"
+#include "grid/grid.hpp"
+#include "grid/mpi_session.hpp"
+
+namespace espalier {
+
+/// MPI and Kokkos of this process; made once by main.
+MpiSession& mpi_session();
+
+/// A deck on the ranks that were started.
+struct Launch {
+  DeckResult deck;
+  Grid grid;
+  Blueprint blueprint;
+  int64_t runtime_bytes = 0;  // resident size before anything was allocated
+};
+
+/// Reads the deck on every rank, compares it over ranks, makes the grid and the blueprint.
+/// Errors  DeckError, LaunchError: the same on every rank
+Launch launch(const std::string& deck, const std::vector<std::string>& overrides);
+
+/// `text` of rank `root` on every rank of `comm`. Collective over it.
+std::string broadcast_text(const Comm& comm, const std::string& text, int root);
+
+/// The option --set section.key=value, once for each key.
+void add_overrides(CLI::App& verb, std::vector<std::string>& overrides);
+
+/// Version, compiler, flags: one line.
+std::string build_description();
+
+}  // namespace espalier

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/trainer.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/model_file.hpp"
+#include "commands/run_header.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/units.hpp"
+#include "monitor/memory.hpp"
+#include "optim/learning_rate.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/profile.hpp"
+
+namespace espalier {
+namespace {
+
+ProgressStyle progress_style(Progress wanted) {
+  if (wanted == Progress::on) return ProgressStyle::bar;
+  return wanted == Progress::off ? ProgressStyle::lines : ProgressStyle::automatic;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Launch& launch, RunFolder folder)
+    : launch_(launch),
+      config_(launch.blueprint.config),
+      folder_(std::move(folder)),
+      started_(monotonic_seconds()) {
+  // Data first: a missing file must not cost an allocation.
+  training_data_ = std::make_unique<BatchSource>(config_, Stream::train);
+  if (config_.monitor.validation_interval > 0)
+    validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
+  own_ = own_micro_batches(launch_.blueprint, launch_.grid);
+  peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
+                                                : measure_gemm_rate(1024, 0.2);
+  const int64_t runtime = resident_bytes();
+  bill_ = make_memory_bill(launch_.blueprint, {runtime, reduction_buffer_bytes(launch_.blueprint),
+                                               OptimizerState::allocated});
+  reset_peak();
+  if (leads()) {
+    write_text_file(folder_.deck(), effective_deck(launch_.deck));
+    writer_ = std::make_unique<MetricsWriter>(folder_.metrics(), MetricsMode::truncate);
+  }
+  write_header();
+  session_ = make_training_session(launch_.blueprint, launch_.grid);
+  prefetcher_ = std::make_unique<Prefetcher>(*training_data_, own_, 0, config_.data.prefetch_steps);
+}
+
+bool Trainer::leads() const { return launch_.grid.world().rank() == 0; }
+
+void Trainer::write_header() {
+  const RunRecord record = make_run_record(launch_, bill_, peak_flops_);
+  print_run_header(record, launch_, bill_, *training_data_);
+  if (writer_) writer_->write(record);
+}
+
+int Trainer::run() {
+  display_ = std::make_unique<ProgressDisplay>(config_.run.steps,
+                                               progress_style(config_.monitor.progress), 1,
+                                               config_.monitor.log_interval);
+  for (int64_t step = 1; step <= config_.run.steps; ++step) one_step(step);
+  display_->finish();
+  finish();
+  return 0;
+}
+
+void Trainer::one_step(int64_t step) {
+  const double start = monotonic_seconds();
+  Profile::instance().reset();
+  const double waited = prefetcher_->wait_seconds();
+  const std::vector<MicroBatch>& batches = prefetcher_->next();
+  const double data_wait = prefetcher_->wait_seconds() - waited;
+  const double rate =
+      learning_rate(config_.schedule, config_.optimizer, config_.run.steps, step - 1);
+  const StepOutcome outcome = session_->step(batches, rate);
+  last_ = measure(step, outcome, rate, monotonic_seconds() - start, data_wait);
+  if (writer_) writer_->write(last_);
+
+  std::optional<ValidationMetrics> validation;
+  const int64_t interval = config_.monitor.validation_interval;
+  if (validation_data_ && (step % interval == 0 || step == config_.run.steps)) {
+    validation = validate(step);
+    last_validation_ = validation->loss;
+    if (writer_) writer_->write(*validation);
+  }
+  display_->update(last_, validation ? std::optional<double>(validation->loss) : std::nullopt);
+}
+
+StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double learning_rate,
+                             double seconds, double data_wait) {
+  StepMetrics m;
+  m.step = step;
+  m.loss = outcome.loss;
+  m.gradient_norm = outcome.gradient_norm;
+  m.learning_rate = learning_rate;
+  m.loss_scale = outcome.loss_scale;
+  m.skipped = outcome.skipped;
+  m.tokens = outcome.valid_tokens;
+  consumed_tokens_ += outcome.valid_tokens;
+  m.consumed_tokens = consumed_tokens_;
+  m.step_seconds = seconds;
+  m.tokens_per_second = static_cast<double>(launch_.blueprint.tokens_per_step) / seconds;
+  m.model_flops_per_second =
+      m.tokens_per_second * static_cast<double>(launch_.blueprint.flops_per_token());
+  m.mfu = m.model_flops_per_second / (peak_flops_ * static_cast<double>(launch_.grid.world().size()));
+  m.data_wait_seconds = data_wait;
+  m.token_hash = outcome.token_hash;
+  Profile::instance().add(Part::data, data_wait);
+  for (const Comm* axis : launch_.grid.comms()) {
+    const CommStats stats = axis->take_stats();
+    if (stats.calls == 0) continue;
+    m.communication[axis->axis()] = {stats.bytes, stats.calls, stats.seconds,
+                                     stats.exposed_seconds};
+    Profile::instance().add(Part::communication, stats.exposed_seconds);
+  }
+  double known = 0.0;
+  for (int p = 0; p < kPartCount; ++p) {
+    const auto part = static_cast<Part>(p);
+    if (part == Part::other) continue;
+    m.seconds_by_part[part_name(part)] = Profile::instance().seconds(part);
+    known += Profile::instance().seconds(part);
+  }
+  m.seconds_by_part[part_name(Part::other)] = std::max(0.0, seconds - known);
+  int64_t memory[2] = {resident_bytes(), peak_resident_bytes()};
+  launch_.grid.world().all_reduce(memory, 2, ReduceOp::max);
+  m.memory_bytes = memory[0];
+  m.peak_memory_bytes = memory[1];
+  return m;
+}
+
+std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
+  const int64_t count = std::min(config_.monitor.validation_batches, validation_data_->batches());
+  std::vector<MicroBatch> batches(own_.last - own_.first);
+  double sum = 0.0;
+  int64_t tokens = 0;
+  for (int64_t batch = 0; batch < count; ++batch) {
+    for (int64_t i = own_.first; i < own_.last; ++i)
+      validation_data_->fill(batch, i, batches[i - own_.first]);
+    const LossSum loss = session_->evaluate(batches);
+    sum += loss.sum;
+    tokens += loss.valid_tokens;
+  }
+  for (const Comm* axis : launch_.grid.comms()) axis->take_stats();
+  return ValidationMetrics{step, sum / static_cast<double>(tokens), tokens};
+}
+
+void Trainer::save_model(int64_t step) {
+  ModelInfo info;
+  info.program_version = build_description();
+  info.deck = effective_deck(launch_.deck);
+  info.step = step;
+  info.consumed_tokens = consumed_tokens_;
+  info.seed = config_.run.seed;
+  const auto rows = tensor_rows(launch_.blueprint.parameters);
+  const void* flat = session_->flat_parameters();
+  if (session_->master_type() == ElementType::fp64)
+    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const double*>(flat), info);
+  else
+    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const float*>(flat), info);
+}
+
+void Trainer::finish() {
+  if (config_.checkpoint.save_final) save_model(config_.run.steps);
+  EndRecord end;
+  end.reason = "finished";
+  end.steps = config_.run.steps;
+  end.loss = last_.loss;
+  end.validation_loss = last_validation_;
+  int64_t peak = peak_resident_bytes();
+  launch_.grid.world().all_reduce(&peak, 1, ReduceOp::max);
+  end.peak_memory_bytes = peak;
+  end.predicted_memory_bytes = bill_.total();
+  end.total_seconds = monotonic_seconds() - started_;
+  if (writer_) writer_->write(end);
+  info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(static_cast<double>(peak)),
+       format_bytes(static_cast<double>(bill_.total())),
+       100.0 * (static_cast<double>(peak) / static_cast<double>(bill_.total()) - 1.0));
+  info("finished     {} steps in {}; loss {:.4f}{}", end.steps, format_duration(end.total_seconds),
+       end.loss, last_validation_ ? fmt::format(", validation {:.4f}", *last_validation_) : "");
+  info("run folder   {}; next: espalier report {}", folder_.path, folder_.path);
+}
+
+}  // namespace espalier

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One model in training on this rank: hands values between engine, parallel and optim, which do not
+// know each other. Used by train, bench and debug.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "blueprint/blueprint.hpp"
+#include "corpus/prefetcher.hpp"
+#include "grid/grid.hpp"
+
+namespace espalier {
+
+/// What a step did, the same on every rank.
+struct StepOutcome {
+  double loss = 0.0;           // nats a valid token
+  double gradient_norm = 0.0;  // before clipping
+  double loss_scale = 1.0;     // used in this step
+  bool skipped = false;        // fp16: gradients overflowed, nothing was updated
+  int64_t valid_tokens = 0;
+  uint64_t token_hash = 0;
+};
+
+struct LossSum {
+  double sum = 0.0;
+  int64_t valid_tokens = 0;
+  uint64_t token_hash = 0;
+  double mean() const { return sum / static_cast<double>(valid_tokens); }
+};
+
+class TrainingSession {
+ public:
+  virtual ~TrainingSession() = default;
+
+  /// Forward, backward, reduction and update from this rank's micro-batches of the step.
+  /// Errors: NumericalError when the loss or the gradient norm is not finite.
+  virtual StepOutcome step(const std::vector<MicroBatch>& batches, double learning_rate) = 0;
+  /// Gradients alone, of the mean loss over all valid tokens, summed over ranks; no update.
+  virtual LossSum gradients(const std::vector<MicroBatch>& batches) = 0;
+  /// Loss of this rank's micro-batches of one global batch, summed over ranks.
+  virtual LossSum evaluate(const std::vector<MicroBatch>& batches) = 0;
+
+  /// Flat buffers in the order of the parameter table, fp32, or fp64 when computing in fp64: the
+  /// master weights, and the gradients of the last gradients() call.
+  virtual void* flat_parameters() = 0;
+  virtual const void* flat_gradients() = 0;
+  virtual void parameters_changed() = 0;  ///< after writing to flat_parameters()
+  virtual ElementType master_type() const = 0;
+};
+
+/// Allocates and initialises everything. Collective over the grid.
+std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprint,
+                                                       const Grid& grid);
+
+/// This rank's share of the global batch's micro-batches.
+MicroBatchRange own_micro_batches(const Blueprint& blueprint, const Grid& grid);
+
+/// Bytes that the gradient reduction will hold on this rank, for the memory bill.
+int64_t reduction_buffer_bytes(const Blueprint& blueprint);
+
+}  // namespace espalier

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file a verb: each adds its subcommand to the command line and leaves what is to be done in
+// `action`, which main runs inside its error handling. The action returns the exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace espalier {
+
+using Action = std::function<int()>;
+
+// espalier (no MPI, no GPU)
+void add_check(CLI::App& app, Action& action);
+void add_deck(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+void add_corpus(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+
+// espalier-spmd (started by mpiexec, or by espalier through exec)
+void add_train(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_debug(CLI::App& app, Action& action);
+
+}  // namespace espalier

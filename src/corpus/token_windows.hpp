@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token arrays cut into windows of seq_length tokens and one more, which is the last target.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "corpus/token_file.hpp"
+
+namespace espalier {
+
+/// A numbered set of windows, each seq_length + 1 tokens; neighbours share one token.
+class TokenWindows {
+ public:
+  static constexpr int64_t kEndless = INT64_MAX;
+
+  virtual ~TokenWindows() = default;
+  virtual int64_t windows() const = 0;                        ///< kEndless if there is no end
+  virtual void read(int64_t window, int32_t* out) const = 0;  ///< out [seq_length + 1]
+  virtual int32_t end_of_document() const = 0;
+};
+
+/// Windows of token files. Files are one logical array of windows, and no window crosses files;
+/// what is left at the end of a file and fills no window is never read.
+/// Errors    DataError if a file is shorter than one window, or files differ in tokenizer
+class FileWindows : public TokenWindows {
+ public:
+  FileWindows(const std::vector<std::string>& paths, int64_t seq_length, VerifyData verify);
+  int64_t windows() const override { return first_window_.back(); }
+  void read(int64_t window, int32_t* out) const override;
+  int32_t end_of_document() const override;
+  const std::vector<TokenFile>& files() const { return files_; }
+
+ private:
+  int64_t seq_length_;
+  std::vector<TokenFile> files_;
+  std::vector<int64_t> first_window_;  // of each file; the last entry is the number of windows
+};
+
+/// An endless array of random tokens, each a pure function of (seed, purpose, place): id
+/// vocab_size - 1 ends a document, about three documents a window; the others are uniform.
+class RandomWindows : public TokenWindows {
+ public:
+  RandomWindows(uint64_t seed, uint64_t purpose, int64_t vocab_size, int64_t seq_length);
+  int64_t windows() const override { return kEndless; }
+  void read(int64_t window, int32_t* out) const override;
+  int32_t end_of_document() const override { return static_cast<int32_t>(vocab_size_ - 1); }
+
+ private:
+  uint64_t seed_, purpose_;
+  int64_t vocab_size_, seq_length_;
+  uint64_t end_below_;  // a token ends a document when its 64 random bits are below this
+};
+
+}  // namespace espalier

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checked content of a deck: plain values, complete, with every default filled in.
+// Types, units, ranges and help of each key stand in one table, deck/key_table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/element_type.hpp"
+
+namespace espalier {
+
+enum class NormKind { layernorm, rmsnorm };
+enum class PositionKind { learned, rope, none };
+enum class RopeStyle { half, interleaved };
+enum class RopeScaling { none, linear, llama3 };
+enum class Activation { gelu_tanh, gelu, swiglu };
+enum class Residual { sequential, parallel };
+enum class DecayKind { constant, linear, cosine, wsd };
+enum class WsdTail { linear, one_minus_sqrt };
+enum class DataSource { files, random };
+enum class VerifyData { full, header };
+enum class Progress { automatic, on, off };
+
+struct RunConfig {
+  std::string directory;  // output folder; default runs/<deck file stem>
+  int64_t steps = 100;
+  int64_t seed = 1;
+};
+
+struct ModelConfig {
+  std::string preset = "none";
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size =
+      0;  // 0 in the deck: 4*hidden_size, or 8/3 of it up to a multiple of 64 for swiglu
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // 0 in the deck: num_heads
+  int64_t head_dim = 0;      // 0 in the deck: hidden_size / num_heads
+  NormKind norm = NormKind::layernorm;
+  bool norm_bias = true;  // LayerNorm only
+  double norm_eps = 1e-5;
+  PositionKind position = PositionKind::learned;
+  double rope_theta = 10000.0;
+  RopeStyle rope_style = RopeStyle::half;
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_scaling_factor = 1.0;
+  double rope_low_freq_factor = 1.0;    // llama3 scaling only
+  double rope_high_freq_factor = 4.0;   // llama3 scaling only
+  int64_t rope_original_length = 8192;  // llama3 scaling only
+  Activation activation = Activation::gelu_tanh;
+  bool bias = true;  // of the linear layers
+  bool tie_embeddings = true;
+  Residual residual = Residual::sequential;
+  bool qk_norm = false;
+  double logit_scale = 1.0;
+  double init_std = 0.02;
+  bool init_scale_residual =
+      true;  // output projections of a block start at init_std / sqrt(2 num_layers)
+};
+
+struct GridConfig {
+  int64_t data_parallel = 0;  // 0: all ranks that the other axes leave
+  int64_t tensor_parallel = 1;
+  int64_t pipeline_parallel = 1;
+  int64_t context_parallel = 1;
+  int64_t expert_parallel = 1;
+  bool sequence_parallel = false;
+  double bucket_mib = 16.0;  // gradient bucket, MiB
+  bool overlap = true;       // reduce gradients during the backward pass
+};
+
+struct BatchConfig {
+  int64_t seq_length = 0;
+  int64_t micro_batch_size = 1;   // sequences a rank works on at once
+  int64_t global_batch_size = 1;  // sequences of one optimizer step over all ranks
+};
+
+struct NumericsConfig {
+  ElementType compute_type = ElementType::fp32;
+  ElementType gradient_reduce_type =
+      ElementType::fp32;  // what travels: fp32, bf16 (fp64 when computing in fp64)
+  bool reproducible = false;
+  double loss_scale_initial = 65536.0;     // fp16 only
+  int64_t loss_scale_growth_steps = 1000;  // fp16 only
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double learning_rate = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  bool decay_norms = false;
+  bool decay_biases = false;
+  bool decay_embeddings = true;
+  double gradient_clip = 1.0;  // 0: no clipping
+};
+
+struct ScheduleConfig {
+  int64_t warmup_steps = 0;
+  DecayKind decay = DecayKind::cosine;
+  double min_learning_rate = 0.0;
+  int64_t decay_steps = 0;  // wsd: length of the tail; 0 in the deck: a tenth of run.steps
+  WsdTail wsd_tail = WsdTail::one_minus_sqrt;
+};
+
+struct DataConfig {
+  DataSource source = DataSource::files;
+  std::vector<std::string> train;  // token files; paths relative to the working folder
+  std::vector<std::string> validation;
+  bool document_mask = true;    // documents in one sequence do not see each other
+  bool reset_positions = true;  // positions restart at each document
+  int64_t prefetch_steps = 2;
+  VerifyData verify = VerifyData::full;
+};
+
+struct CheckpointConfig {
+  bool save_final = true;  // write model.h5 when the run ends
+};
+
+struct MonitorConfig {
+  int64_t log_interval = 1;         // steps
+  int64_t validation_interval = 0;  // steps; 0: never
+  int64_t validation_batches = 8;   // global batches
+  Progress progress = Progress::automatic;
+  double peak_gflops = 0.0;  // of one rank, for MFU; 0: measure the GEMM rate when the run starts
+};
+
+struct Config {
+  std::string deck_path;
+  RunConfig run;
+  ModelConfig model;
+  GridConfig grid;
+  BatchConfig batch;
+  NumericsConfig numerics;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  MonitorConfig monitor;
+};
+
+}  // namespace espalier

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of the key table for the sections grid, batch and numerics.
+#include "deck/key_builder.hpp"
+
+namespace espalier {
+namespace {
+
+constexpr double kMaxExtent = 65536;  // of one axis of the grid
+constexpr double kMaxRanks = 1 << 20;
+
+void add_grid(std::vector<Key>& table) {
+  SectionRows rows(table, "grid", &Config::grid);
+  rows.integer("data_parallel", &GridConfig::data_parallel)
+      .unit("ranks")
+      .between(0, kMaxRanks)
+      .automatic("all ranks that the other axes leave")
+      .also({"dp", "dp_size", "data_parallel_size"})
+      .help("Ranks that hold the same shard of the model and work on different sequences.");
+  rows.integer("tensor_parallel", &GridConfig::tensor_parallel)
+      .unit("ranks")
+      .between(1, kMaxExtent)
+      .also({"tp", "tp_size", "tensor_model_parallel_size"})
+      .help("Ranks that share each matrix; only 1 in this release.");
+  rows.integer("pipeline_parallel", &GridConfig::pipeline_parallel)
+      .unit("ranks")
+      .between(1, kMaxExtent)
+      .also({"pp", "pp_size", "pipeline_model_parallel_size"})
+      .help("Stages that share the blocks; only 1 in this release.");
+  rows.integer("context_parallel", &GridConfig::context_parallel)
+      .unit("ranks")
+      .between(1, kMaxExtent)
+      .also({"cp", "cp_size", "context_parallel_size"})
+      .help("Ranks that share each sequence; only 1 in this release.");
+  rows.integer("expert_parallel", &GridConfig::expert_parallel)
+      .unit("ranks")
+      .between(1, kMaxExtent)
+      .also({"ep", "ep_size", "expert_model_parallel_size"})
+      .help("Ranks that share the experts, out of data x context; only 1 in this release.");
+  rows.boolean("sequence_parallel", &GridConfig::sequence_parallel)
+      .also({"sp"})
+      .help(
+          "Whether tensor_parallel also cuts the sequence outside the matrices; "
+          "only false in this release.");
+  rows.real("bucket_mib", &GridConfig::bucket_mib)
+      .unit("MiB")
+      .above(0)
+      .at_most(65536)
+      .also({"bucket_size", "bucket_cap_mb", "ddp_bucket_size"})
+      .help("Gradients are reduced in portions of this size.");
+  rows.boolean("overlap", &GridConfig::overlap)
+      .also({"overlap_grad_reduce", "overlap_comm"})
+      .help("Whether gradients are reduced while the backward pass still runs.");
+}
+
+void add_batch(std::vector<Key>& table) {
+  SectionRows rows(table, "batch", &Config::batch);
+  rows.integer("seq_length", &BatchConfig::seq_length)
+      .unit("tokens")
+      .between(1, 1 << 24)
+      .required()
+      .also({"sequence_length", "max_seq_len", "block_size", "n_ctx", "context_length"})
+      .help("Tokens of one sequence.");
+  rows.integer("micro_batch_size", &BatchConfig::micro_batch_size)
+      .unit("sequences")
+      .between(1, 1 << 20)
+      .also({"batch_size", "mbs", "per_device_train_batch_size"})
+      .help("Sequences that a rank works on at once.");
+  rows.integer("global_batch_size", &BatchConfig::global_batch_size)
+      .unit("sequences")
+      .between(1, 1 << 30)
+      .also({"gbs", "train_batch_size", "total_batch_size"})
+      .help(
+          "Sequences of one optimizer step over all ranks; "
+          "a multiple of micro_batch_size x data_parallel.");
+}
+
+void add_numerics(std::vector<Key>& table) {
+  SectionRows rows(table, "numerics", &Config::numerics);
+  rows.choice<ElementType>("compute_type", &NumericsConfig::compute_type,
+                           {{"fp32", ElementType::fp32},
+                            {"bf16", ElementType::bf16},
+                            {"fp16", ElementType::fp16},
+                            {"fp64", ElementType::fp64}})
+      .also({"dtype", "precision", "torch_dtype"})
+      .help("Element type of activations and products; master weights are fp32 (fp64 with fp64).");
+  rows.choice<ElementType>(
+          "gradient_reduce_type", &NumericsConfig::gradient_reduce_type,
+          {{"fp32", ElementType::fp32}, {"bf16", ElementType::bf16}, {"fp64", ElementType::fp64}})
+      .also({"grad_reduce_type", "reduce_dtype"})
+      .help(
+          "Element type in which gradients travel (bf16 is added in fp32); "
+          "unnamed with compute_type fp64 it is fp64.");
+  rows.boolean("reproducible", &NumericsConfig::reproducible)
+      .also({"deterministic"})
+      .help(
+          "Whether loss and parameters are the same bytes on every layout; "
+          "data_parallel must then be a power of two.");
+  rows.real("loss_scale_initial", &NumericsConfig::loss_scale_initial)
+      .between(1, 1099511627776.0)
+      .also({"initial_loss_scale", "loss_scale"})
+      .help("First factor on the loss of dynamic loss scaling; fp16 only.");
+  rows.integer("loss_scale_growth_steps", &NumericsConfig::loss_scale_growth_steps)
+      .unit("steps")
+      .between(1, 1e9)
+      .also({"loss_scale_window"})
+      .help("Steps without overflow after which the factor doubles; fp16 only.");
+}
+
+}  // namespace
+
+void add_grid_keys(std::vector<Key>& table) {
+  add_grid(table);
+  add_batch(table);
+  add_numerics(table);
+}
+
+}  // namespace espalier

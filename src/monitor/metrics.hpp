@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of a run and the file that keeps them: metrics.jsonl, one JSON object a line.
+// docs/metrics.md defines each of them; the report reads the file.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+using NamedSizes = std::vector<std::pair<std::string, int64_t>>;
+
+/// What one axis of the grid communicated in one step, on the rank that writes.
+struct CommunicationMetrics {
+  int64_t bytes = 0;  ///< payload that this rank handed to the axis's operations
+  int64_t calls = 0;
+  double seconds = 0.0;          ///< from the start of each operation to its end, summed
+  double exposed_seconds = 0.0;  ///< of these, the wait after compute ran out
+};
+
+/// One optimizer step. Global unless said otherwise; times are those of the rank that writes.
+struct StepMetrics {
+  int64_t step = 0;            ///< 1 for the first step of a run; goes on after a resume
+  double loss = 0.0;           ///< nats a valid token: sum over the global batch / valid tokens
+  double gradient_norm = 0.0;  ///< 2-norm over all parameters, unscaled, before clipping
+  double learning_rate = 0.0;
+  double loss_scale = 1.0;         ///< fp16 only; 1 otherwise
+  bool skipped = false;            ///< fp16: the gradient overflowed and nothing was updated
+  int64_t tokens = 0;              ///< valid tokens (with a target) of this step
+  int64_t consumed_tokens = 0;     ///< the same, summed since step 1
+  double step_seconds = 0.0;       ///< wall time, validation and checkpoints not included
+  double tokens_per_second = 0.0;  ///< all positions of the batch, seq_length each
+  double model_flops_per_second = 0.0;
+  double mfu = 0.0;                ///< a fraction, 1 = peak; 0 if the peak is unknown
+  double data_wait_seconds = 0.0;  ///< wait for the prefetch thread
+  uint64_t token_hash = 0;         ///< of the token ids of the step; written as 16 hex digits
+  std::map<std::string, CommunicationMetrics> communication;  ///< by axis
+  std::map<std::string, double> seconds_by_part;  ///< by blueprint's part_name(): matmul, ...
+  int64_t memory_bytes = 0;                       ///< resident now, the rank with most
+  int64_t peak_memory_bytes = 0;                  ///< resident at most so far, the rank with most
+};
+
+struct ValidationMetrics {
+  int64_t step = 0;    ///< steps done before it
+  double loss = 0.0;   ///< nats a valid token
+  int64_t tokens = 0;  ///< valid tokens
+};
+
+/// What is printed when a run starts. A resumed run adds one more to the same file.
+struct RunRecord {
+  std::string started;  ///< UTC, ISO 8601; filled in by the writer if empty
+  std::string deck_path;
+  std::string build;  ///< version, compiler, flags
+  int64_t ranks = 1;
+  NamedSizes grid;  ///< axis and extent, in grid order
+  std::vector<std::string> hosts;
+  std::string compute_type;
+  std::string gemm_library;
+  std::string gemm_kernel;
+  double gemm_gflops = 0.0;  ///< measured at start, one rank; 0: not measured
+  double peak_gflops = 0.0;  ///< of one rank, the denominator of MFU
+  int64_t parameters = 0;
+  double flops_per_token = 0.0;  ///< model flop a token, forward and backward
+  NamedSizes predicted_memory;   ///< item and bytes, of the rank with most
+  int64_t tokens_per_step = 0;
+  double predicted_step_seconds = 0.0;  ///< 0: not predicted
+  int64_t first_step = 1;  ///< step that this run does first; earlier records from here on are void
+  int64_t total_steps = 0;
+};
+
+struct EndRecord {
+  std::string reason;                     ///< finished, interrupted, time limit, error: ...
+  int64_t steps = 0;                      ///< the last step done
+  double loss = 0.0;                      ///< training loss of that step
+  std::optional<double> validation_loss;  ///< the last one
+  int64_t peak_memory_bytes = 0;          ///< measured, the rank with most
+  int64_t predicted_memory_bytes = 0;
+  double total_seconds = 0.0;  ///< from the start of the program
+};
+
+/// The lines as text, without the line feed. Numbers that are not finite become the strings "nan",
+/// "inf" and "-inf"; bytes that are not UTF-8 become U+FFFD: every line is valid JSON.
+std::string metrics_line(const StepMetrics& m);
+std::string metrics_line(const ValidationMetrics& m);
+std::string metrics_line(const RunRecord& r);
+std::string metrics_line(const EndRecord& e);
+
+enum class MetricsMode { truncate, append };
+
+/// Writes lines to a file, each flushed to the system at once. One rank makes one.
+///
+/// append goes on after what is there; if a kill left half a line, that line is ended first.
+/// Errors  DataError if the file cannot be opened or a line cannot be written (disk full)
+class MetricsWriter {
+ public:
+  MetricsWriter(std::string path, MetricsMode mode);
+  void write(const StepMetrics& m) { write_line(metrics_line(m)); }
+  void write(const ValidationMetrics& m) { write_line(metrics_line(m)); }
+  void write(const RunRecord& r) { write_line(metrics_line(r)); }
+  void write(const EndRecord& e) { write_line(metrics_line(e)); }
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  void write_line(std::string line);
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace espalier

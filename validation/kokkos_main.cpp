@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main of test programs that need Kokkos but no MPI.
+#include <gtest/gtest.h>
+
+#include <Kokkos_Core.hpp>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fixed order in which gradients of micro-batches are added, on one rank and split over many.
+#include "engine/gradient_tree.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "draw.hpp"
+
+namespace espalier::check {
+namespace {
+
+constexpr int64_t kSize = 37;
+using Values = std::vector<float>;
+
+/// Gradients of n micro-batches of very different sizes, so that the order shows in the bits.
+std::vector<Values> draw_gradients(int64_t n) {
+  Draw draw(n);
+  std::vector<Values> all(n, Values(kSize));
+  for (auto& g : all)
+    for (auto& x : g) x = static_cast<float>(draw.normal() * std::exp(4.0 * draw.normal()));
+  return all;
+}
+
+Values add(Values left, const Values& right) {
+  for (size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  return left;
+}
+
+/// The tree by its definition: halves while the count is even, then one after the other.
+Values reference(const std::vector<Values>& g, int64_t first, int64_t count) {
+  if (count % 2 == 0)
+    return add(reference(g, first, count / 2), reference(g, first + count / 2, count / 2));
+  Values sum(kSize, 0.0f);
+  for (int64_t i = 0; i < count; ++i) sum = add(sum, g[first + i]);
+  return sum;
+}
+
+Values run_tree(const std::vector<Values>& g, int64_t first, int64_t count, int levels) {
+  GradientTree<float> tree(kSize, levels);
+  for (int step = 0; step < 2; ++step) {  // the second step must find no trace of the first
+    tree.begin(count);
+    for (int64_t i = 0; i < count; ++i) {
+      float* current = tree.current();
+      for (int64_t j = 0; j < kSize; ++j) current[j] += g[first + i][j];
+      if (i + 1 < count) tree.next();
+    }
+    // In two parts, as buckets are closed.
+    tree.close(20, kSize - 20);
+    tree.close(0, 20);
+  }
+  return Values(tree.current(), tree.current() + kSize);
+}
+
+TEST(GradientTree, LevelsAreTheFactorsOfTwo) {
+  for (int64_t n = 1; n <= 64; ++n) {
+    const int levels = tree_levels(n);
+    EXPECT_EQ(n % (int64_t{1} << levels), 0);
+    EXPECT_EQ((n >> levels) % 2, 1);
+  }
+}
+
+TEST(GradientTree, SumsAsTheRecursiveDefinition) {
+  for (int64_t n = 1; n <= 16; ++n) {
+    const auto g = draw_gradients(n);
+    EXPECT_EQ(run_tree(g, 0, n, tree_levels(n)), reference(g, 0, n)) << n;
+  }
+}
+
+TEST(GradientTree, OtherOrdersGiveOtherBits) {
+  const auto g = draw_gradients(16);
+  EXPECT_NE(run_tree(g, 0, 16, 0), reference(g, 0, 16));
+  auto swapped = g;
+  std::swap(swapped[3], swapped[4]);
+  EXPECT_NE(run_tree(swapped, 0, 16, 4), reference(g, 0, 16));
+}
+
+TEST(GradientTree, NoLevelsAccumulateInOneRun) {
+  for (const int64_t n : {1, 2, 6, 16}) {
+    const auto g = draw_gradients(n);
+    Values sum(kSize, 0.0f);
+    for (const auto& x : g) sum = add(sum, x);
+    EXPECT_EQ(run_tree(g, 0, n, 0), sum);
+  }
+}
+
+// Every rank sums its share, then the ranks' sums are added pairwise, neighbours first.
+TEST(GradientTree, AnyNumberOfRanksGivesTheSameBits) {
+  for (const int64_t n : {8, 16, 24, 40}) {
+    const auto g = draw_gradients(n);
+    const Values whole = run_tree(g, 0, n, tree_levels(n));
+    for (const int64_t ranks : {1, 2, 4, 8}) {
+      const int64_t share = n / ranks;
+      std::vector<Values> sums;
+      for (int64_t r = 0; r < ranks; ++r)
+        sums.push_back(run_tree(g, r * share, share, tree_levels(share)));
+      for (; sums.size() > 1; sums.resize(sums.size() / 2))
+        for (size_t i = 0; i < sums.size() / 2; ++i) sums[i] = add(sums[2 * i], sums[2 * i + 1]);
+      EXPECT_EQ(sums[0], whole) << n << " micro-batches on " << ranks << " ranks";
+    }
+  }
+}
+
+TEST(GradientTree, RefusesACountThatDoesNotFit) {
+  GradientTree<float> tree(kSize, 2);
+  EXPECT_THROW(tree.begin(6), InternalError);
+  EXPECT_THROW(tree.begin(0), InternalError);
+}
+
+}  // namespace
+}  // namespace espalier::check

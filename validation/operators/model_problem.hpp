@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small whole model with random tokens: what the tests of the stage work on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "draw.hpp"
+#include "engine/parameter_store.hpp"
+#include "engine/stage.hpp"
+
+namespace espalier::check {
+
+/// Tokens of one micro-batch; `batch()` points into it.
+struct Tokens {
+  std::vector<int32_t> inputs, targets, positions, document_start;
+  int64_t sequences = 0, length = 0;
+  TokenBatch batch() const {
+    return {inputs.data(),         targets.data(), positions.data(),
+            document_start.data(), sequences,      length};
+  }
+};
+
+/// Random tokens for a configuration; about one target in eight is -1. Documents of about
+/// `mean_document` tokens (0: one a sequence) if data.document_mask; positions restart with them if
+/// data.reset_positions.
+Tokens draw_tokens(const Config& config, int64_t mean_document, Draw& draw);
+
+/// A configuration that is valid and small; what a test does not set stays as here.
+Config small_config();
+
+/// Values for every parameter of the table, in flat order with padding 0: wide enough that no part
+/// of the model is close to linear or saturated.
+std::vector<double> draw_parameters(const ParameterTable& table, Draw& draw);
+
+/// A stage of element type T with its parameters.
+template <class T>
+class ModelProblem {
+ public:
+  ModelProblem(Blueprint blueprint, const std::vector<double>& parameters)
+      : blueprint_(std::move(blueprint)), store_(blueprint_.parameters) {
+    blueprint_.config.numerics.compute_type = ElementTraits<T>::kType;
+    set_parameters(parameters);
+    stage_ = std::make_unique<Stage<T>>(blueprint_, store_);
+  }
+
+  void set_parameters(const std::vector<double>& values) {
+    const int64_t size = blueprint_.parameters.flat_size;
+    auto host = Kokkos::create_mirror_view(Vec<Acc<T>>(store_.master(), size));
+    for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Acc<T>>(values[i]);
+    Kokkos::deep_copy(Vec<Acc<T>>(store_.master(), size), host);
+    store_.refresh_compute_copy();
+  }
+
+  double loss(const Tokens& tokens) { return stage_->evaluate(tokens.batch()); }
+
+  /// Gradient of scale times the loss, added to `before`; all flat_size elements.
+  std::vector<double> gradient(const Tokens& tokens, double scale,
+                               const std::vector<double>& before) {
+    const int64_t size = blueprint_.parameters.flat_size;
+    Buffer<Acc<T>> flat("gradient", size);
+    auto host = Kokkos::create_mirror_view(flat);
+    for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Acc<T>>(before[i]);
+    Kokkos::deep_copy(flat, host);
+    last_loss_ = stage_->train(tokens.batch(), scale, flat.data());
+    Kokkos::deep_copy(host, flat);
+    return std::vector<double>(host.data(), host.data() + size);
+  }
+  std::vector<double> gradient(const Tokens& tokens, double scale) {
+    return gradient(tokens, scale, std::vector<double>(blueprint_.parameters.flat_size, 0.0));
+  }
+
+  double last_loss() const { return last_loss_; }  ///< what the last gradient() returned as loss
+  const ParameterTable& table() const { return blueprint_.parameters; }
+
+ private:
+  Blueprint blueprint_;
+  ParameterStore<T> store_;
+  std::unique_ptr<Stage<T>> stage_;
+  double last_loss_ = 0.0;
+};
+
+}  // namespace espalier::check

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blueprint: how the batch divides, what a token costs, what is planned to be kept in memory.
+#include "blueprint/blueprint.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace espalier {
+namespace {
+
+Config gpt2_like() {
+  Config c;
+  c.model.vocab_size = 512;
+  c.model.hidden_size = 384;
+  c.model.intermediate_size = 1536;
+  c.model.num_layers = 6;
+  c.model.num_heads = c.model.num_kv_heads = 6;
+  c.model.head_dim = 64;
+  c.batch.seq_length = 256;
+  c.batch.micro_batch_size = 4;
+  c.batch.global_batch_size = 32;
+  return c;
+}
+
+TEST(Blueprint, DividesTheGlobalBatch) {
+  for (const int64_t ranks : {1, 2, 4, 8}) {
+    const Blueprint b = make_blueprint(gpt2_like(), ranks);
+    EXPECT_EQ(b.data_parallel, ranks);
+    EXPECT_EQ(b.config.grid.data_parallel, ranks);
+    EXPECT_EQ(b.total_micro_batches, 8);
+    EXPECT_EQ(b.micro_batches, 8 / ranks);
+    EXPECT_EQ(b.tokens_per_step, 32 * 256);
+  }
+  Config fixed = gpt2_like();
+  fixed.grid.data_parallel = 2;
+  EXPECT_EQ(make_blueprint(fixed, 2).micro_batches, 4);
+}
+
+TEST(Blueprint, RefusesABatchThatDoesNotDivide) {
+  EXPECT_THROW(make_blueprint(gpt2_like(), 3), DeckError);
+  EXPECT_THROW(make_blueprint(gpt2_like(), 16), DeckError);
+  Config c = gpt2_like();
+  c.batch.global_batch_size = 34;
+  try {
+    make_blueprint(c, 1);
+    FAIL() << "not thrown";
+  } catch (const DeckError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("batch.global_batch_size = 34"), std::string::npos) << text;
+    EXPECT_NE(text.find("try 36"), std::string::npos) << text;
+  }
+}
+
+// Six flop a weight of a product and token (two forward, four backward); the embedding's lookup has
+// none, the output projection does, tied or not. Attention: a query sees (s + 1) / 2 keys on
+// average, each costs 4 flop a channel forward (score and value) and twice that backward.
+TEST(Blueprint, FlopsPerTokenByHand) {
+  const Blueprint b = make_blueprint(gpt2_like(), 1);
+  const int64_t hidden = 384, block = hidden * (3 * hidden + hidden + 2 * 1536);
+  EXPECT_EQ(b.matmul_flops_per_token, 6 * (6 * block + 512 * hidden));
+  EXPECT_EQ(b.attention_flops_per_token, 6 * 3 * 4 * hidden * (256 + 1) / 2);
+  EXPECT_EQ(b.flops_per_token(), b.matmul_flops_per_token + b.attention_flops_per_token);
+  Config untied = gpt2_like();
+  untied.model.tie_embeddings = false;
+  EXPECT_EQ(make_blueprint(untied, 1).flops_per_token(), b.flops_per_token());
+}
+
+// The well-known 6 N per token, N the parameters that are multiplied with.
+TEST(Blueprint, MatmulFlopsAreSixTimesTheMatrices) {
+  Config c = gpt2_like();
+  c.model.activation = Activation::swiglu;
+  c.model.num_kv_heads = 2;
+  c.model.tie_embeddings = false;
+  const Blueprint b = make_blueprint(c, 1);
+  int64_t weights = 0;
+  for (const auto& p : b.parameters.parameters)
+    if (p.role == ParameterRole::weight || p.name == "output.weight") weights += p.size();
+  EXPECT_EQ(b.matmul_flops_per_token, 6 * weights);
+}
+
+TEST(Blueprint, FlopsGrowLinearlyInBlocksAndInLengthOnlyByAttention) {
+  const auto flops = [](int64_t layers, int64_t length) {
+    Config c = gpt2_like();
+    c.model.num_layers = layers;
+    c.batch.seq_length = length;
+    return make_blueprint(c, 1);
+  };
+  const int64_t one = flops(1, 256).flops_per_token(), two = flops(2, 256).flops_per_token();
+  EXPECT_EQ(flops(7, 256).flops_per_token(), one + 6 * (two - one));
+  EXPECT_EQ(flops(6, 4096).matmul_flops_per_token, flops(6, 256).matmul_flops_per_token);
+  EXPECT_EQ(flops(6, 4095).attention_flops_per_token, 16 * flops(6, 255).attention_flops_per_token);
+}
+
+TEST(Blueprint, OperatorsAddUpToTheTotals) {
+  const Blueprint b = make_blueprint(gpt2_like(), 1);
+  int64_t sum = 0;
+  for (const auto& op : b.operators) {
+    EXPECT_EQ(op.backward_flops_per_token, 2 * op.forward_flops_per_token) << op.name;
+    sum += op.forward_flops_per_token + op.backward_flops_per_token;
+  }
+  EXPECT_EQ(sum, b.flops_per_token());
+}
+
+TEST(Blueprint, PartsHaveDistinctNames) {
+  for (int i = 0; i < kPartCount; ++i) {
+    EXPECT_STRNE(part_name(static_cast<Part>(i)), "");
+    for (int j = 0; j < i; ++j)
+      EXPECT_STRNE(part_name(static_cast<Part>(i)), part_name(static_cast<Part>(j)));
+  }
+  EXPECT_STREQ(part_name(Part::other), "other");
+}
+
+int64_t rows_of(const std::vector<PlannedTensor>& tensors, const std::string& name) {
+  for (const auto& t : tensors)
+    if (t.name == name) return t.rows;
+  return -1;
+}
+
+TEST(ActivationPlan, LogitsExistForAChunkOfTokensOnly) {
+  Config c = gpt2_like();
+  EXPECT_EQ(make_activation_plan(c).classifier_rows, 4 * 256);  // all fit
+  c.model.vocab_size = 50257;
+  const ActivationPlan plan = make_activation_plan(c);
+  EXPECT_LT(plan.classifier_rows, 4 * 256);
+  EXPECT_GE(plan.classifier_rows, 64);
+  EXPECT_EQ(plan.classifier_rows % 64, 0);
+  EXPECT_LE(plan.classifier_rows * 50257 * 4, int64_t{96} << 20);
+  EXPECT_EQ(rows_of(plan.workspace, "logits"), plan.classifier_rows);
+  c.batch.micro_batch_size = c.batch.seq_length = 1;
+  EXPECT_EQ(make_activation_plan(c).classifier_rows, 1);
+}
+
+TEST(ActivationPlan, KeepsWhatTheModelNeeds) {
+  Config c = gpt2_like();
+  const ActivationPlan plain = make_activation_plan(c);
+  EXPECT_EQ(rows_of(plain.block, "mlp.input"), 4 * 256);
+  EXPECT_EQ(rows_of(plain.block, "attention.qkv_raw"), -1);
+  c.model.qk_norm = true;
+  c.model.residual = Residual::parallel;
+  const ActivationPlan other = make_activation_plan(c);
+  EXPECT_EQ(rows_of(other.block, "mlp.input"), -1);
+  EXPECT_EQ(rows_of(other.block, "attention.qkv_raw"), 4 * 256);
+}
+
+// Nothing in the plan is of the size sequence times sequence.
+TEST(ActivationPlan, GrowsLinearlyWithTheSequence) {
+  const auto bytes = [](int64_t length) {
+    Config c = gpt2_like();
+    c.batch.micro_batch_size = 1;
+    c.batch.seq_length = length;
+    c.model.vocab_size = 8;
+    const ActivationPlan p = make_activation_plan(c);
+    return planned_bytes(p.block, ElementType::fp32) +
+           planned_bytes(p.workspace, ElementType::fp32);
+  };
+  const int64_t step = bytes(2048) - bytes(1024);
+  EXPECT_EQ(bytes(8192) - bytes(4096), 4 * step);
+}
+
+int64_t bytes_of(const MemoryBill& bill, const std::string& name) {
+  for (const auto& item : bill.items)
+    if (item.name == name) return item.bytes;
+  return 0;
+}
+
+TEST(MemoryBill, NamesTheLargeThings) {
+  Config c = gpt2_like();
+  const Blueprint b = make_blueprint(c, 1);
+  const MemoryBill bill = make_memory_bill(b, {});
+  int64_t sum = 0;
+  for (const auto& item : bill.items) {
+    EXPECT_GT(item.bytes, 0) << item.name;
+    sum += item.bytes;
+  }
+  EXPECT_EQ(bill.total(), sum);
+  EXPECT_EQ(bytes_of(bill, "parameters (master)"), 4 * b.parameters.flat_size);
+  EXPECT_EQ(bytes_of(bill, "parameters (compute copy)"), 0);
+  EXPECT_EQ(bytes_of(bill, "gradients"), 4 * b.parameters.flat_size);
+  EXPECT_EQ(bytes_of(bill, "optimizer state"), 8 * b.parameters.flat_size);
+  const MemoryBill without = make_memory_bill(b, {1000, 500, OptimizerState::none});
+  EXPECT_EQ(bytes_of(without, "optimizer state"), 0);
+  EXPECT_EQ(bytes_of(without, "communication buffers"), 500);
+  EXPECT_EQ(bytes_of(without, "program and libraries"), 1000);
+  c.numerics.compute_type = ElementType::bf16;
+  EXPECT_EQ(bytes_of(make_memory_bill(make_blueprint(c, 1), {}), "parameters (compute copy)"),
+            2 * b.parameters.flat_size);
+}
+
+TEST(MemoryBill, TheReproducibleModeKeepsPartialSums) {
+  Config c = gpt2_like();
+  EXPECT_EQ(reproducible_levels(make_blueprint(c, 1)), 0);
+  c.numerics.reproducible = true;
+  EXPECT_EQ(reproducible_levels(make_blueprint(c, 1)), 3);  // eight micro-batches
+  EXPECT_EQ(reproducible_levels(make_blueprint(c, 4)), 1);
+  c.batch.global_batch_size = 24;
+  EXPECT_EQ(reproducible_levels(make_blueprint(c, 1)), 1);  // six
+  const Blueprint b = make_blueprint(c, 1);
+  EXPECT_EQ(bytes_of(make_memory_bill(b, {}), "gradients"), 2 * 4 * b.parameters.flat_size);
+}
+
+}  // namespace
+}  // namespace espalier

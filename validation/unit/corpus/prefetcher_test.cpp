@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefetched stream is the stream, on any split over ranks; and the thread always ends.
+#include "corpus/prefetcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "corpus_files.hpp"
+
+namespace espalier {
+namespace {
+
+using testing::data_error;
+using testing::TempFolder;
+
+Config random_config() {
+  Config config;
+  config.model.vocab_size = 100;
+  config.batch = {32, 2, 24};
+  config.data.source = DataSource::random;
+  return config;
+}
+
+TEST(Prefetcher, EqualsDirectFill) {
+  const BatchSource source(random_config(), Stream::train);
+  MicroBatch direct;
+  for (const int64_t depth : {0, 1, 2, 7}) {
+    Prefetcher prefetcher(source, {3, 8}, 5, depth);
+    for (int64_t step = 5; step < 60; ++step) {
+      EXPECT_EQ(prefetcher.next_step(), step);
+      const auto& batches = prefetcher.next();
+      ASSERT_EQ(batches.size(), 5u);
+      if (step % 9 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (int64_t m = 3; m < 8; ++m) {
+        source.fill(step, m, direct);
+        const MicroBatch& got = batches[static_cast<size_t>(m - 3)];
+        EXPECT_EQ(got.inputs, direct.inputs);
+        EXPECT_EQ(got.targets, direct.targets);
+        EXPECT_EQ(got.token_hash, direct.token_hash);
+      }
+    }
+  }
+}
+
+TEST(Prefetcher, AnySplitOverRanksIsTheSameStream) {
+  const BatchSource source(random_config(), Stream::train);  // 12 micro-batches a step
+  std::vector<uint64_t> expected(10);
+  for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) {
+    std::vector<uint64_t> hashes(10);
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const int64_t share = 12 / ranks;
+      Prefetcher prefetcher(source, {rank * share, (rank + 1) * share}, 0, 2);
+      for (uint64_t& hash : hashes) {
+        for (const MicroBatch& batch : prefetcher.next()) hash += batch.token_hash;
+      }
+    }
+    if (ranks == 1) expected = hashes;
+    EXPECT_EQ(hashes, expected) << ranks;
+  }
+}
+
+TEST(Prefetcher, StopsAtAnyTime) {
+  const BatchSource source(random_config(), Stream::train);
+  for (int64_t taken = 0; taken < 12; ++taken) {
+    for (const int64_t depth : {1, 3}) {
+      Prefetcher prefetcher(source, {0, 12}, 0, depth);
+      for (int64_t i = 0; i < taken; ++i) prefetcher.next();
+    }
+  }
+}
+
+TEST(Prefetcher, EndsWithTheSource) {
+  const BatchSource source(random_config(), Stream::validation);
+  for (const int64_t depth : {0, 2, 20}) {
+    Prefetcher prefetcher(source, {0, 12}, 0, depth);
+    for (int64_t i = 0; i < source.batches(); ++i) prefetcher.next();
+    EXPECT_THROW(prefetcher.next(), InternalError);
+  }
+  EXPECT_THROW(Prefetcher(source, {0, 13}, 0, 1), InternalError);
+  EXPECT_THROW(Prefetcher(source, {5, 4}, 0, 1), InternalError);
+  Prefetcher idle(source, {4, 4}, 0, 1);  // a rank without micro-batches
+  EXPECT_TRUE(idle.next().empty());
+}
+
+TEST(Prefetcher, PassesErrorsOnAtTheirStep) {
+  const TempFolder folder;
+  std::string bytes =
+      testing::read_bytes(testing::write_documents(folder.at("a"), {testing::random_text(1, 205)}));
+  bytes[128 + 2 * 55 + 1] = 9;  // in window 5
+  Config config = random_config();
+  config.data.source = DataSource::files;
+  config.data.verify = VerifyData::header;
+  config.model.vocab_size = 257;
+  config.batch = {10, 1, 1};
+  config.data.train = config.data.validation = {folder.write("bad", bytes)};
+  config.monitor.validation_batches = 100;
+  const BatchSource source(config, Stream::validation);
+  for (const int64_t depth : {0, 1, 3, 50}) {
+    Prefetcher prefetcher(source, {0, 1}, 0, depth);
+    for (int64_t step = 0; step < 5; ++step) EXPECT_EQ(prefetcher.next().size(), 1u);
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_CONTAINS(data_error([&] { prefetcher.next(); }), "token 55 has id");
+    }
+  }
+}
+
+TEST(Prefetcher, MeasuresWaiting) {
+  Config config = random_config();
+  config.batch = {4096, 8, 64};  // some milliseconds a step
+  const BatchSource source(config, Stream::train);
+  Prefetcher direct(source, {0, 8}, 0, 0), ahead(source, {0, 8}, 0, 2);
+  EXPECT_EQ(ahead.wait_seconds(), 0.0);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) direct.next();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(direct.wait_seconds(), 0.9 * spent.count());
+  EXPECT_LE(direct.wait_seconds(), spent.count());
+  ahead.next();
+  const double first = ahead.wait_seconds();
+  for (int i = 0; i < 4; ++i) {  // ten times as long as a step takes: all is ready by then
+    std::this_thread::sleep_for(10 * spent / 4);
+    ahead.next();
+  }
+  EXPECT_LT(ahead.wait_seconds() - first, 0.5 * spent.count());
+}
+
+}  // namespace
+}  // namespace espalier
