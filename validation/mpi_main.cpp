@@ -8,6 +8,7 @@
 #include <Kokkos_Core.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -21,13 +22,17 @@ constexpr double kLongestWait = 90.0;  // s; a rank whose test ended early leave
 
 // The ranks that do not print their progress still print what failed.
 class FailurePrinter : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& info) override {
+    test_ = fmt::format("{}.{}", info.test_suite_name(), info.name());
+  }
+  // GoogleTest holds its lock here, so it must not be asked which test is running.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s:%d: Failure in %s.%s\n%s\n", session->rank(),
-                 result.file_name() ? result.file_name() : "?", result.line_number(),
-                 info ? info->test_suite_name() : "?", info ? info->name() : "?", result.summary());
+    std::fprintf(stderr, "[rank %d] %s:%d: Failure in %s\n%s\n", session->rank(),
+                 result.file_name() ? result.file_name() : "?", result.line_number(), test_.c_str(),
+                 result.summary());
   }
+  std::string test_ = "no test";
 };
 
 void watch(const WaitPlace& place) {

@@ -91,10 +91,12 @@ void TensorFileReader::State::read(Transfer kind, const std::string& name, const
   const DatasetInfo& info = datasets.at(name);
   const bool is_text = info.type == StoredType::text;
   const int64_t element_bytes = is_text ? info.bytes : stored_type_bytes(info.type);
-  const H5Type type = make_file_type(info.type, static_cast<size_t>(info.bytes));
   const H5Properties transfer = ranks.transfer(kind, path);
   const H5Dataset dataset(
       checked(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), path, name, "open the dataset"));
+  // Texts of other writers may be ASCII: HDF5 does not convert between character sets.
+  const H5Type type = is_text ? H5Type(checked(H5Dget_type(dataset.get()), path, name, "read type"))
+                              : make_file_type(info.type);
   char nothing = 0;  // HDF5 wants an address even where nothing is selected
   const int64_t rounds = transfer_rounds(info.bytes);
   for (int64_t round = 0; round < rounds; ++round) {

@@ -170,8 +170,11 @@ DocumentRange find_document(const TokenFile& file, int64_t index) {
     }
     at += count;
   }
-  throw DataError(fmt::format("{}: has no document {}; its documents are 0 to {}", file.path(),
-                              index, document - 1));
+  throw DataError(
+      fmt::format("{}: has no document {}; {}", file.path(), index,
+                  file.header().documents == 0
+                      ? std::string("it has none at all")
+                      : fmt::format("its documents are 0 to {}", file.header().documents - 1)));
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // Rules of the grid: which extents divide what, ranks, batch, and what this release can do.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "deck/draft.hpp"
@@ -11,6 +12,7 @@ namespace espalier {
 namespace {
 
 constexpr int64_t kMaxRanks = 1 << 20;
+constexpr int64_t kMaxExtent = 65536;  // of one axis, as in the key table
 
 int64_t saturating_product(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
@@ -59,7 +61,7 @@ void check_axis(Draft& draft, const Axis& axis) {
     if (!draft.are_sound({cut}) || value_of(draft, cut) % extent == 0) continue;
     const std::string key = cut;
     std::string suggestion =
-        try_nearest(extent, 1, 65536, [&](int64_t v) { return divides_all(draft, axis, v); });
+        try_nearest(extent, 1, kMaxExtent, [&](int64_t v) { return divides_all(draft, axis, v); });
     // A vocabulary is often padded, so its next multiple is a way out as well.
     if (key == "model.vocab_size")
       suggestion +=
@@ -80,7 +82,8 @@ void check_experts(Draft& draft) {
         "grid.expert_parallel",
         fmt::format("data_parallel * context_parallel = {} * {} = {} is not a multiple of {}",
                     grid.data_parallel, grid.context_parallel, pool, grid.expert_parallel),
-        try_nearest(grid.expert_parallel, 1, 65536, [=](int64_t v) { return pool % v == 0; }));
+        try_nearest(grid.expert_parallel, 1, std::min(kMaxExtent, pool),
+                    [=](int64_t v) { return pool % v == 0; }));
 }
 
 void check_release(Draft& draft) {
@@ -105,17 +108,13 @@ void fill_data_parallel(Draft& draft, int64_t ranks, int64_t others) {
   }
   const std::string rule = fmt::format("{} = {} does not divide the {} ranks asked",
                                        product_text(draft.config.grid), others, ranks);
-  for (const char* name :
-       {"grid.tensor_parallel", "grid.pipeline_parallel", "grid.context_parallel"}) {
-    const int64_t extent = value_of(draft, name);
+  for (const Axis& axis : axes(draft)) {
+    const int64_t extent = value_of(draft, axis.name);
     if (extent == 1) continue;
     const int64_t rest = others / extent;
-    draft.fault(name, rule, try_nearest(extent, 1, 65536, [&](int64_t v) {
-                  if (ranks % saturating_product({rest, v}) != 0) return false;
-                  for (const Axis& axis : axes(draft))
-                    if (std::string(axis.name) == name && !divides_all(draft, axis, v))
-                      return false;
-                  return true;
+    draft.fault(axis.name, rule,
+                try_nearest(extent, 1, std::min(kMaxExtent, ranks), [&](int64_t v) {
+                  return ranks % (rest * v) == 0 && divides_all(draft, axis, v);
                 }));
     break;
   }
@@ -169,10 +168,10 @@ void check_batch(Draft& draft) {
                                 tries.substr(std::string("try ").size()));
   };
   if (knows_ranks)
-    add("data_parallel",
-        try_nearest(data, 1, kMaxRanks, [=](int64_t v) { return global % (micro * v) == 0; }));
-  add("micro_batch_size",
-      try_nearest(micro, 1, int64_t{1} << 20, [=](int64_t v) { return global % (data * v) == 0; }));
+    add("data_parallel", try_nearest(data, 1, std::min(kMaxRanks, global / micro),
+                                     [=](int64_t v) { return global % (micro * v) == 0; }));
+  add("micro_batch_size", try_nearest(micro, 1, std::min(int64_t{1} << 20, global / data),
+                                      [=](int64_t v) { return global % (data * v) == 0; }));
   draft.fault("batch.global_batch_size",
               knows_ranks ? fmt::format("micro_batch_size * data_parallel = {} * {} = {} does not "
                                         "divide it",
@@ -188,10 +187,13 @@ void check_reproducible(Draft& draft) {
   if (!draft.config.numerics.reproducible || data == 0 || is_power_of_two(data)) return;
   const BatchConfig& batch = draft.config.batch;
   const bool knows_batch = draft.are_sound({"batch.global_batch_size", "batch.micro_batch_size"});
-  std::string suggestion = try_nearest(data, 1, kMaxRanks, [&](int64_t v) {
-    return is_power_of_two(v) &&
-           (!knows_batch || batch.global_batch_size % (batch.micro_batch_size * v) == 0);
-  });
+  std::string suggestion;
+  if (knows_batch)
+    suggestion = try_nearest(
+        data, 1, std::min(kMaxRanks, batch.global_batch_size / batch.micro_batch_size),
+        [&](int64_t v) {
+          return is_power_of_two(v) && batch.global_batch_size % (batch.micro_batch_size * v) == 0;
+        });
   if (suggestion.empty()) suggestion = try_nearest(data, 1, kMaxRanks, is_power_of_two);
   draft.fault("grid.data_parallel",
               "numerics.reproducible = true adds in a binary tree, so it must be a power of two",

@@ -115,11 +115,11 @@ template <class Body>
 void for_each_row(const char* label, int64_t rows, const Body& body) {
   if constexpr (kOnHost) {
     Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, rows),
-                         [=](const int64_t i) { body(Row(i)); });
+                         [=](const int64_t i) { body(HostRow(i)); });
   } else {
     Kokkos::parallel_for(
         label, Kokkos::TeamPolicy<Exec>(static_cast<int>(rows), Kokkos::AUTO),
-        KOKKOS_LAMBDA(const TeamMember& team) { body(Row(team)); });
+        KOKKOS_LAMBDA(const TeamMember& team) { body(TeamRow(team)); });
   }
 }
 

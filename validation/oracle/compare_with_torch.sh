@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Usage: compare_with_torch.sh FOLDER PROGRAM DECK   dump the deck's gradients, compare with PyTorch
 #        compare_with_torch.sh FOLDER --golden DUMP  compare a golden dump with PyTorch
-# Then builds every fault that applies into the reference and demands that the comparison fails.
+# Then demands that every fault built into the reference is noticed.
 # Exit codes: 0 agreed, 1 not, 77 no python3 with torch and h5py.
 set -u
 folder=$1 program=$2 input=$3
@@ -22,16 +22,4 @@ if [ "$program" != --golden ]; then
   "$program" debug gradients "$input" --out "$dump" || exit 1
 fi
 "$python" "$oracle" compare "$dump" || exit 1
-
-noticed=0
-for fault in $("$python" "$oracle" --list-breaks) embedding.token.weight; do
-  "$python" "$oracle" compare "$dump" --break "$fault" > /dev/null
-  case $? in
-    0) echo "the fault $fault went unnoticed"; exit 1 ;;
-    1) noticed=$((noticed + 1)) ;;
-    2) ;;  # changes nothing in this model
-    *) echo "the oracle failed with the fault $fault"; exit 1 ;;
-  esac
-done
-[ "$noticed" -ge 5 ] || { echo "only $noticed faults could be built in"; exit 1; }
-echo "$noticed faults built into the reference, all noticed"
+exec "$python" "$oracle" controls "$dump"

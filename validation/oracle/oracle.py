@@ -7,12 +7,15 @@
       (1e-5 relative, Frobenius norm), prints a line a tensor. --break builds a fault into the
       reference (a name of --list-breaks, or a parameter, whose gradient is scaled by 1.001): the
       comparison must then fail.
+  oracle.py controls DUMP.h5
+      Compares with every fault of --list-breaks that applies to the model and with one scaled
+      gradient, one after the other: each must be noticed.
   oracle.py make-golden OUT.h5 --family NAME
       Makes a small model by a fixed seed, computes it in float64 and writes a dump, with a JSON
       file beside it that says how it was made.
 
-Exit codes: 0 all agree, 1 something differs, 2 wrong use or a file that cannot be read,
-77 torch or h5py is missing.
+Exit codes: 0 all agree, 1 something differs (controls: a fault went unnoticed), 2 wrong use or a
+file that cannot be read or does not hold the tensors of its model, 77 torch or h5py is missing.
 """
 import argparse
 import datetime
@@ -59,40 +62,76 @@ def relative_error(found, reference):
     return difference / size if size > 0 else (0.0 if difference == 0 else float("inf"))
 
 
-def compare(arguments):
-    dump = dump_file.read_dump(arguments.dump)
-    faults = check_names(dump)
-    if faults:
-        print(f"{arguments.dump}: the tensors are not those of its model:")
-        print("\n".join("  " + fault for fault in faults))
-        return 1
-    broken = arguments.broken
+def compute_reference(dump, wide, broken):
+    """Loss and gradients by PyTorch, with a fault built in if one is named."""
     scaled = broken if broken in dump.parameters else None
-    if broken and not scaled and broken not in reference_model.BREAKS:
-        print(f"oracle: --break {broken} is neither a fault of --list-breaks nor a parameter")
-        return 2
-    wide = arguments.float64 or dump.parameters["final_norm.weight"].dtype == numpy.float64
     loss, gradients = reference_model.loss_and_gradients(
         dump.model, dump.parameters, dump.tokens, torch.float64 if wide else torch.float32,
         None if scaled else broken)
     if scaled:
         gradients[scaled] = gradients[scaled] * 1.001
+    return loss, gradients
 
+
+def compare_values(dump, loss, gradients):
+    """Rows (name, size in the dump, size in the reference, relative error, tolerance)."""
     rows = [("loss", dump.loss, loss, abs(dump.loss - loss) / abs(loss), LOSS_TOLERANCE)]
     for name in sorted(gradients):
         found = torch.tensor(dump.gradients[name], dtype=torch.float64)
         rows.append((name, float(found.norm()), float(gradients[name].to(torch.float64).norm()),
                      relative_error(dump.gradients[name], gradients[name]), GRADIENT_TOLERANCE))
+    return rows
+
+
+def is_within(row):
+    return row[3] <= row[4]  # a NaN is not
+
+
+def load(path):
+    dump = dump_file.read_dump(path)
+    faults = check_names(dump)
+    if faults:
+        raise dump_file.BadDump("\n  ".join([f"{path}: the tensors are not those of its model:"]
+                                            + faults))
+    return dump
+
+
+def is_double(dump):
+    return dump.parameters["final_norm.weight"].dtype == numpy.float64
+
+
+def compare(arguments):
+    dump, broken = load(arguments.dump), arguments.broken
+    if broken and broken not in dump.parameters and broken not in reference_model.BREAKS:
+        print(f"oracle: --break {broken} is neither a fault of --list-breaks nor a parameter")
+        return 2
+    wide = arguments.float64 or is_double(dump)
+    rows = compare_values(dump, *compute_reference(dump, wide, broken))
     print(f"{'tensor':42} {'dump':>14} {'reference':>14} {'error':>9}")
-    failures = 0
-    for name, found, reference, error, tolerance in rows:
-        good = error <= tolerance  # a NaN is not
-        failures += not good
-        print(f"{name:42} {found:14.7e} {reference:14.7e} {error:9.1e}{'' if good else '  FAILS'}")
+    for row in rows:
+        name, found, reference, error, _ = row
+        verdict = "" if is_within(row) else "  FAILS"
+        print(f"{name:42} {found:14.7e} {reference:14.7e} {error:9.1e}{verdict}")
+    failures = sum(not is_within(row) for row in rows)
     kind = "float64" if wide else "float32"
     print(f"{len(rows)} compared in {kind} with torch {torch.__version__}, {failures} differ; "
           f"largest error {max(row[3] for row in rows):.1e}")
     return 1 if failures else 0
+
+
+def controls(arguments):
+    dump = load(arguments.dump)
+    unnoticed = 0
+    for fault in reference_model.BREAKS + ("embedding.token.weight",):
+        try:
+            rows = compare_values(dump, *compute_reference(dump, is_double(dump), fault))
+        except reference_model.DoesNotApply:
+            print(f"{fault:24} changes nothing in this model")
+            continue
+        failures = sum(not is_within(row) for row in rows)
+        unnoticed += failures == 0
+        print(f"{fault:24} {failures} of {len(rows)} differ{'' if failures else '  UNNOTICED'}")
+    return 1 if unnoticed else 0
 
 
 def make_golden(arguments):
@@ -137,6 +176,8 @@ def main():
     verb.add_argument("dump")
     verb.add_argument("--float64", action="store_true", help="compute the reference in double")
     verb.add_argument("--break", dest="broken", metavar="NAME", help="build a fault in")
+    verb = verbs.add_parser("controls", help="see that every built-in fault is noticed")
+    verb.add_argument("dump")
     verb = verbs.add_parser("make-golden", help="write a small golden dump")
     verb.add_argument("out")
     verb.add_argument("--family", required=True, choices=sorted(golden_cases.CASES))
@@ -149,7 +190,8 @@ def main():
         parser.print_usage()
         return 2
     try:
-        return compare(arguments) if arguments.verb == "compare" else make_golden(arguments)
+        verbs = {"compare": compare, "controls": controls, "make-golden": make_golden}
+        return verbs[arguments.verb](arguments)
     except reference_model.DoesNotApply as fault:
         print(f"oracle: the fault {fault} changes nothing in this model")
         return 2

@@ -95,8 +95,13 @@ TEST(Baseline, ModelsAreDistributions) {
       for (int32_t b = 0; b < vocab; ++b) sum += model.bigram(a, b);
       EXPECT_NEAR(sum, 1.0, 1e-12);
     }
-    EXPECT_EQ(counts.pair(4000 % static_cast<int32_t>(vocab), 1),
-              counts.pair(4000 % static_cast<int32_t>(vocab), 1));
+    int64_t pairs = 0;
+    counts.for_each([&](int32_t before, int32_t after, int64_t count) {
+      EXPECT_EQ(count, counts.pair(before, after));
+      pairs += count;
+    });
+    EXPECT_EQ(pairs, 3000);
+    EXPECT_EQ(counts.pair(200, 0), 0);
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <limits>
 
 #include "corpus/hash.hpp"
@@ -198,13 +198,13 @@ TEST_F(TokenFileTest, ABillionTokensOpenAtOnce) {
   const std::string path = folder_.write(
       "sparse.tok", std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   std::filesystem::resize_file(path, kTokenHeaderBytes + 2u * 1000000000u);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: other programs do not count
   const TokenFile file(path, VerifyData::header);
   int32_t last = -1;
   file.read(file.tokens() - 1, 1, &last);
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_EQ(last, 0);
-  EXPECT_LT(spent.count(), 0.05);
+  EXPECT_LT(spent, 0.05);
 }
 
 }  // namespace

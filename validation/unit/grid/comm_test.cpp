@@ -277,7 +277,7 @@ TEST_F(CommTest, FeedsTheWatchdogWhileItWaits) {
   // The rest of the ranks come 20 ms late.
   if (me == 0) {
     comm.wait_until([&] { return ++fed > 3 && now_s() - start > 0.02; }, "sleep");
-    EXPECT_GE(comm.take_stats().exposed_seconds, 0.02);
+    EXPECT_GT(comm.take_stats().exposed_seconds, 0.019);  // its clock starts a little later
   }
   comm.barrier();
   if (me != 0) {
