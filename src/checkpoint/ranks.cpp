@@ -3,6 +3,7 @@
 // alone uses plain files; they come out the same, byte for byte.
 #include "checkpoint/ranks.hpp"
 
+#include "core/error.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {
@@ -14,8 +15,21 @@ int Ranks::size() const {
   return comm_ ? comm_->size() : 1;
 }
 
-bool Ranks::all_agree(bool ok) const {
-  return size() == 1 ? ok : comm_->all_reduce(int32_t{ok}, ReduceOp::min) == 1;
+void Ranks::run_agreed(const std::function<void()>& action) const {
+  if (size() == 1) return action();
+  std::string error;
+  try {
+    action();
+  } catch (const DataError& e) {
+    error = e.what();
+  }
+  const int first = comm_->all_reduce(int32_t{error.empty() ? size() : rank()}, ReduceOp::min);
+  if (first == size()) return;
+  auto length = static_cast<int64_t>(error.size());
+  comm_->broadcast(&length, 1, first);
+  error.resize(static_cast<size_t>(length));
+  comm_->broadcast(error.data(), length, first);
+  throw DataError(error);
 }
 
 void Ranks::broadcast(void* data, int64_t bytes) const {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "checkpoint/hdf5_handle.hpp"
 
@@ -19,8 +21,9 @@ class Ranks {
   explicit Ranks(const Comm* comm) : comm_(comm) {}
   int rank() const;
   int size() const;
-  /// True on every rank if `ok` is true on all of them.
-  bool all_agree(bool ok) const;
+  /// Runs `action` on every rank. If it threw a DataError on any, all ranks throw that of the
+  /// first. An action that communicates does so on every rank, failed or not.
+  void run_agreed(const std::function<void()>& action) const;
   /// `bytes` of host memory from rank 0 to all.
   void broadcast(void* data, int64_t bytes) const;
   /// Access properties: the MPI-IO driver over these ranks, or plain files for one rank.

@@ -50,15 +50,19 @@ H5Object open_object(hid_t file, const std::string& path, const std::string& obj
 TensorFileReader::TensorFileReader(const std::string& path, const Comm* ranks)
     : state_(std::make_unique<State>(path, ranks)) {
   silence_hdf5();
-  const int64_t file_bytes = require_readable_file(path);
-  const htri_t is_hdf5 = H5Fis_hdf5(path.c_str());
-  if (is_hdf5 == 0)
-    throw DataError(fmt::format("{}: is not an HDF5 file; name a file that Espalier wrote", path));
-  checked(is_hdf5, path, "", "read it");
+  int64_t file_bytes = 0;
+  state_->ranks.run_agreed([&] {
+    file_bytes = require_readable_file(path);
+    const htri_t is_hdf5 = H5Fis_hdf5(path.c_str());
+    if (is_hdf5 == 0)
+      throw DataError(path + ": is not an HDF5 file; name a file that Espalier wrote");
+    checked(is_hdf5, path, "", "read it");
+  });
   const H5Properties access = state_->ranks.file_access(path);
   state_->file =
       H5File(checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), path, "", "open it"));
-  state_->datasets = index_datasets(state_->file.get(), path, file_bytes);
+  state_->ranks.run_agreed(
+      [&] { state_->datasets = index_datasets(state_->file.get(), path, file_bytes); });
 }
 
 TensorFileReader::~TensorFileReader() = default;
@@ -122,16 +126,10 @@ void TensorFileReader::read_whole(const std::string& name, const Shape& shape, S
   require(name, shape, type);
   const int64_t bytes = info(name).bytes;
   if (bytes == 0) return;
-  std::string error;
-  try {
+  state_->ranks.run_agreed([&] {
     if (state_->ranks.rank() == 0)
       state_->read(Transfer::independent, name, Shape(shape.size(), 0), shape, data);
-  } catch (const DataError& e) {
-    error = e.what();
-  }
-  if (!state_->ranks.all_agree(error.empty()))
-    throw DataError(error.empty() ? fmt::format("{}: {}: rank 0 could not read it", path(), name)
-                                  : error);
+  });
   state_->ranks.broadcast(data, bytes);
 }
 

@@ -4,6 +4,7 @@
 // (HDF5's dense storage takes other addresses under MPI than without).
 #include <unistd.h>
 
+#include <functional>
 #include <set>
 
 #include "checkpoint/durable.hpp"
@@ -75,7 +76,7 @@ struct TensorFileWriter::State {
 TensorFileWriter::TensorFileWriter(const std::string& path, const Comm* ranks)
     : state_(std::make_unique<State>(path, ranks)) {
   silence_hdf5();
-  require_writable_place(path);
+  state_->ranks.run_agreed([&] { require_writable_place(path); });
   const H5Properties access = state_->ranks.file_access(path);
   checked(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), path, "",
           "choose the format version");
@@ -231,24 +232,24 @@ void TensorFileWriter::set_attribute(const std::string& object, const std::strin
 void TensorFileWriter::close() {
   State& s = *state_;
   ESPALIER_REQUIRE(s.file.is_open(), "{} is closed twice", s.path);
-  const auto attempt = [&](auto&& action) {
+  const auto share = [&](const std::function<void()>& action) {
     try {
-      action();
-    } catch (const DataError& e) {
-      if (s.error.empty()) s.error = e.what();
+      s.ranks.run_agreed(action);
+    } catch (const DataError&) {
+      if (s.ranks.rank() == 0) ::unlink(s.part.c_str());
+      throw;
     }
-    if (s.ranks.all_agree(s.error.empty())) return;
-    if (s.ranks.rank() == 0) ::unlink(s.part.c_str());
-    throw DataError(s.error.empty() ? s.path + ": another rank could not write it" : s.error);
   };
-  attempt([&] {
+  share([&] {
     const herr_t flushed = H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL);
-    const std::string text = flushed < 0 ? hdf5_error_text() : "";
+    if (flushed < 0 && s.error.empty())
+      s.error = fmt::format("{}: cannot flush it (HDF5: {})", s.path, hdf5_error_text());
     // Closed even so: other ranks close it too, and closing is collective.
-    checked(H5Fclose(s.file.release()), s.path, "", "close it");
-    if (flushed < 0) throw DataError(fmt::format("{}: cannot flush it (HDF5: {})", s.path, text));
+    const herr_t closed = H5Fclose(s.file.release());
+    if (!s.error.empty()) throw DataError(s.error);
+    checked(closed, s.path, "", "close it");
   });
-  attempt([&] {
+  share([&] {
     if (s.ranks.rank() == 0) publish_file(s.part, s.path);
   });
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // espalier check: all faults of a deck at once, before anything is allocated.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "commands/blueprint_text.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -14,21 +16,14 @@ namespace {
 // What the deck asks for, in a few lines.
 void print_summary(const DeckResult& result) {
   const Config& config = result.config;
-  const ModelConfig& model = config.model;
   const auto origin = [&](const char* key) { return result.origins.at(key); };
-  info("deck       {}", config.deck_path);
-  info("model      {} blocks, hidden {}, heads {} ({} key-value) of {}, inner {}, vocabulary {}",
-       model.num_layers, model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim,
-       model.intermediate_size, model.vocab_size);
+  info("deck         {}", config.deck_path);
   if (config.grid.data_parallel == 0)
-    info("grid       data_parallel: all ranks (give --ranks N to check a number)");
+    info("grid         data_parallel: all ranks (give --ranks N to check a number)");
   else
-    info("grid       data_parallel {} ({})", config.grid.data_parallel,
+    info("grid         data_parallel {} ({})", config.grid.data_parallel,
          origin("grid.data_parallel"));
-  info("batch      {} sequences of {} tokens = {} tokens a step, micro-batches of {}",
-       config.batch.global_batch_size, config.batch.seq_length,
-       config.batch.global_batch_size * config.batch.seq_length, config.batch.micro_batch_size);
-  info("run        {} steps into {} ({})", config.run.steps, config.run.directory,
+  info("run          {} steps into {} ({})", config.run.steps, config.run.directory,
        origin("run.directory"));
 }
 
@@ -40,6 +35,12 @@ int check(const DeckRequest& request) {
     return static_cast<int>(ExitCode::deck);
   }
   print_summary(result);
+  const Config& config = result.config;
+  // Without --ranks and with an automatic data_parallel there is no number of ranks to plan for.
+  const int64_t ranks = request.ranks.value_or(std::max<int64_t>(1, config.grid.data_parallel));
+  const Blueprint blueprint = make_blueprint(config, ranks);
+  print_blueprint(blueprint);
+  print_memory_bill(make_memory_bill(blueprint, {}));
   const size_t warnings = result.warnings.size();
   if (warnings == 0)
     info("no faults");

@@ -68,6 +68,7 @@ int dump_gradients(const DebugRequest& request) {
 void add_debug(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("debug", "Dumps for developers and oracles");
   verb->require_subcommand(1);
+  add_compare(*verb, action);
   const auto r = std::make_shared<DebugRequest>();
   CLI::App* gradients =
       verb->add_subcommand("gradients", "Tokens, parameters, loss and every gradient of one step");

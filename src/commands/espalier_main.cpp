@@ -84,7 +84,6 @@ int run(int argc, char** argv) {
   CLI::App app("Trains large language models on a Cartesian grid of MPI ranks.", "espalier");
   app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   app.set_help_flag("-h,--help", "Print this help and exit");
-  app.footer(spmd_help());
   app.require_subcommand(1);
   Action action;
   add_check(app, action);
@@ -92,6 +91,7 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_corpus(app, action);
   add_report(app, action);
+  app.footer(spmd_help());  // after the verbs, which would inherit it
   if (!word.empty() && word[0] != '-') check_verb(app, word);
   try {
     app.parse(argc, argv);

@@ -22,5 +22,6 @@ void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_debug(CLI::App& app, Action& action);
+void add_compare(CLI::App& debug, Action& action);
 
 }  // namespace espalier

@@ -86,6 +86,7 @@ void BatchSource::open_files(const Config& config, Stream stream) {
           files->windows(), seq_length_, paths.size(), paths.front(), global_batch_size_));
     }
     batches_ = std::min(available, config.monitor.validation_batches);
+    spread_ = batches_ * global_batch_size_;
   }
   windows_ = std::move(files);
 }
@@ -125,7 +126,10 @@ void BatchSource::fill(int64_t step, int64_t micro_batch, MicroBatch& out) const
 
 void BatchSource::fill_sequence(int64_t position, int64_t row, std::vector<int32_t>& window,
                                 MicroBatch& out) const {
-  windows_->read(order_ ? (*order_)(position) : position, window.data());
+  int64_t index_of_window = position;
+  if (order_) index_of_window = (*order_)(position);
+  if (spread_ > 0) index_of_window = spread_window(position, spread_, windows());
+  windows_->read(index_of_window, window.data());
   const int32_t end = end_of_document();
   const auto length = static_cast<size_t>(seq_length_);
   const size_t offset = static_cast<size_t>(row) * length;

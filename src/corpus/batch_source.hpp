@@ -32,7 +32,8 @@ enum class Stream { train, validation };
 /// The training or the validation stream of a deck.
 ///
 /// Sequence b of step s is sample p = s * global_batch_size + b. Training takes window
-/// DataOrder(p), endlessly; validation takes window p, from 0 to batches() * global_batch_size.
+/// DataOrder(p), endlessly; validation takes batches() * global_batch_size windows that are spread
+/// evenly over its files, in their order.
 /// No rank number enters, so the stream is the same on every grid.
 /// With data.document_mask, document_start is set at each document, positions restart there (with
 /// data.reset_positions), and nothing is predicted after an end-of-document token. A window that
@@ -63,6 +64,7 @@ class BatchSource {
 
   int64_t seq_length_, micro_batch_size_, global_batch_size_;
   int64_t batches_ = TokenWindows::kEndless;
+  int64_t spread_ = 0;  // validation from files: the windows that are looked at
   bool document_mask_, reset_positions_;
   std::unique_ptr<const TokenWindows> windows_;
   std::optional<DataOrder> order_;  // training from files only

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "corpus/bigram_counts.hpp"
 #include "corpus/token_file.hpp"
+#include "corpus/token_windows.hpp"
 #include "corpus/tokenizer.hpp"
 
 namespace espalier {
@@ -55,30 +55,41 @@ struct Sums {
   int64_t predictions = 0, bytes = 0;
 };
 
-Sums score(const std::vector<TokenFile>& files, const BaselineRequest& request,
-           const BigramModel& model, const std::vector<int64_t>& bytes) {
+void add_prediction(Sums& sums, const BigramModel& model, const std::vector<int64_t>& bytes,
+                    int32_t before, int32_t after) {
+  sums.unigram -= std::log(model.unigram(after));
+  sums.bigram -= std::log(model.bigram(before, after));
+  sums.predictions += 1;
+  sums.bytes += bytes[static_cast<size_t>(after)];
+}
+
+// The windows that BatchSource validates on.
+Sums score_windows(const BaselineRequest& request, const BigramModel& model,
+                   const std::vector<int64_t>& bytes) {
+  const FileWindows windows(request.validation, request.seq_length, VerifyData::header);
+  const int64_t wanted = request.windows > 0 ? request.windows : windows.windows();
+  if (wanted > windows.windows())
+    throw DataError(fmt::format("{}: only {} windows of {} tokens, {} were asked for; ask for fewer",
+                                request.validation.front(), windows.windows(), request.seq_length,
+                                wanted));
   Sums sums;
-  int64_t windows_left =
-      request.windows > 0 ? request.windows : std::numeric_limits<int64_t>::max();
-  for (const TokenFile& file : files) {
-    int64_t count = file.tokens() - 1;
-    if (request.seq_length > 0) {
-      const int64_t windows = std::min(count / request.seq_length, windows_left);
-      windows_left -= windows;
-      count = windows * request.seq_length;
-    }
-    for_each_prediction(file, count, [&](int32_t before, int32_t after) {
-      sums.unigram -= std::log(model.unigram(after));
-      sums.bigram -= std::log(model.bigram(before, after));
-      sums.predictions += 1;
-      sums.bytes += bytes[static_cast<size_t>(after)];
+  std::vector<int32_t> tokens(static_cast<size_t>(request.seq_length) + 1);
+  for (int64_t i = 0; i < wanted; ++i) {
+    windows.read(spread_window(i, wanted, windows.windows()), tokens.data());
+    for (size_t t = 0; t + 1 < tokens.size(); ++t)
+      if (tokens[t] != windows.end_of_document())
+        add_prediction(sums, model, bytes, tokens[t], tokens[t + 1]);
+  }
+  return sums;
+}
+
+Sums score_all(const std::vector<TokenFile>& files, const BigramModel& model,
+               const std::vector<int64_t>& bytes) {
+  Sums sums;
+  for (const TokenFile& file : files)
+    for_each_prediction(file, file.tokens(), [&](int32_t before, int32_t after) {
+      add_prediction(sums, model, bytes, before, after);
     });
-  }
-  if (request.windows > 0 && windows_left > 0) {
-    throw DataError(fmt::format(
-        "{}: only {} windows of {} tokens, {} were asked for; ask for fewer", files.front().path(),
-        request.windows - windows_left, request.seq_length, request.windows));
-  }
   return sums;
 }
 
@@ -118,7 +129,9 @@ BaselineReport score_baseline(const BaselineRequest& request) {
                                 train.front().path()));
   }
   const BigramModel model(counts);
-  const Sums sums = score(validation, request, model, bytes_of_ids(*tokenizer));
+  const std::vector<int64_t> bytes = bytes_of_ids(*tokenizer);
+  const Sums sums = request.seq_length > 0 ? score_windows(request, model, bytes)
+                                           : score_all(validation, model, bytes);
   if (sums.bytes == 0) {
     throw DataError(
         fmt::format("{}: nothing in it is predicted from a token before it; give more "

@@ -15,7 +15,7 @@ struct BaselineRequest {
   std::vector<std::string> train;
   std::vector<std::string> validation;
   int64_t seq_length = 0;  // 0: all; else only those in whole windows of this length, as trained
-  int64_t windows = 0;     // 0: all; else the first so many windows (needs seq_length)
+  int64_t windows = 0;     // 0: all; else so many, spread evenly (needs seq_length)
 };
 
 struct BaselineScore {

@@ -6,6 +6,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <tuple>
+
+#include "deck/toml_scan.hpp"
 
 namespace espalier {
 namespace {
@@ -79,6 +82,12 @@ std::string shortened(std::string text, size_t limit = kLongestText) {
 
 RawDeck parse_toml(const std::string& text, const std::string& file) {
   RawDeck deck;
+  if (const std::optional<Place> foreign = find_foreign_character(text, file)) {
+    deck.is_broken = true;
+    deck.error_place = *foreign;
+    deck.error = "a character beyond ASCII must stand in quotes (and not behind a line-ending \\)";
+    return deck;
+  }
   try {
     deck.entries = convert_table(toml::parse(text), file);
   } catch (const toml::parse_error& error) {

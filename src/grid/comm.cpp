@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "grid/byte_type.hpp"
 #include "grid/mpi_check.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr int kExchangeTag = Comm::kTags;                   // + stream
-constexpr int kAllToAllTag = Comm::kTags + Comm::kStreams;  // below 32767, the least MPI offers
+constexpr int kExchangeTag = Comm::kTags;  // + stream
+constexpr int kAllToAllTag = Comm::kTags + Comm::kStreams;
+constexpr int kAllGatherTag = kAllToAllTag + 1;  // below 32767, the least that MPI offers
 
 MPI_Datatype mpi_type(ScalarType type) {
   switch (type) {
@@ -71,6 +71,10 @@ CommStats Comm::take_stats() const {
   return std::exchange(*stats_, CommStats{});
 }
 
+int64_t Comm::elements_a_call(int64_t width) const {
+  return std::max<int64_t>(call_limit_ / width, 1);
+}
+
 Request Comm::begin(const char* operation, int64_t bytes) const {
   stats_->bytes += bytes;
   ++stats_->calls;
@@ -85,10 +89,10 @@ void Comm::require_rank(int rank, const char* operation) const {
 Request Comm::start_all_reduce(void* data, int64_t count, ScalarType type, ReduceOp op) const {
   ESPALIER_REQUIRE(count >= 0, "all_reduce of {} elements over {}", count, axis_);
   if (size_ == 1) return {};
-  const int64_t width = scalar_bytes(type);
+  const int64_t width = scalar_bytes(type), most = elements_a_call(width);
   Request request = begin("all_reduce", 2 * (count * width * (size_ - 1) / size_));
-  for (int64_t first = 0; first < count; first += call_limit_) {
-    const int part = static_cast<int>(std::min(call_limit_, count - first));
+  for (int64_t first = 0; first < count; first += most) {
+    const int part = static_cast<int>(std::min(most, count - first));
     ESPALIER_MPI(MPI_Iallreduce(MPI_IN_PLACE, at(data, first * width), part, mpi_type(type),
                                 mpi_op(op), handle_, request.add()));
   }
@@ -98,21 +102,21 @@ Request Comm::start_all_reduce(void* data, int64_t count, ScalarType type, Reduc
 Request Comm::start_reduce_scatter(const void* all, int64_t count, void* own, ScalarType type,
                                    ReduceOp op) const {
   ESPALIER_REQUIRE(count >= 0, "reduce_scatter of {} elements over {}", count, axis_);
-  const int64_t width = scalar_bytes(type);
+  const int64_t width = scalar_bytes(type), most = elements_a_call(width);
   if (size_ == 1) {
     copy_unless_same(own, all, count * width);
     return {};
   }
   Request request = begin("reduce_scatter", count * width * (size_ - 1));
-  if (count * size_ <= call_limit_) {
+  if (count * size_ <= most) {
     ESPALIER_MPI(MPI_Ireduce_scatter_block(all, own, static_cast<int>(count), mpi_type(type),
                                            mpi_op(op), handle_, request.add()));
     return request;
   }
   // Parts of a block are not contiguous over ranks, so longer ones go as one reduction a rank.
   for (int root = 0; root < size_; ++root)
-    for (int64_t first = 0; first < count; first += call_limit_) {
-      const int part = static_cast<int>(std::min(call_limit_, count - first));
+    for (int64_t first = 0; first < count; first += most) {
+      const int part = static_cast<int>(std::min(most, count - first));
       ESPALIER_MPI(MPI_Ireduce(at(all, (root * count + first) * width), at(own, first * width),
                                part, mpi_type(type), mpi_op(op), root, handle_, request.add()));
     }
@@ -127,10 +131,17 @@ Request Comm::start_all_gather_bytes(const void* own, int64_t bytes, void* all) 
     return {};
   }
   Request request = begin("all_gather", bytes * (size_ - 1));
-  const ByteType type(bytes, call_limit_);
-  const void* from = own == place ? MPI_IN_PLACE : own;
-  ESPALIER_MPI(MPI_Iallgather(from, type.count(), type.get(), all, type.count(), type.get(),
-                              handle_, request.add()));
+  if (bytes * size_ <= call_limit_) {
+    const int count = static_cast<int>(bytes);
+    ESPALIER_MPI(MPI_Iallgather(own == place ? MPI_IN_PLACE : own, count, MPI_BYTE, all, count,
+                                MPI_BYTE, handle_, request.add()));
+    return request;
+  }
+  copy_unless_same(place, own, bytes);
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_) add_receive(request, {at(all, r * bytes), bytes, r}, kAllGatherTag);
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_) add_send(request, {own, bytes, r}, kAllGatherTag);
   return request;
 }
 
@@ -186,8 +197,10 @@ Request Comm::start_broadcast_bytes(void* data, int64_t bytes, int root) const {
   require_rank(root, "broadcast");
   if (size_ == 1) return {};
   Request request = begin("broadcast", rank_ == root ? bytes : 0);
-  const ByteType type(bytes, call_limit_);
-  ESPALIER_MPI(MPI_Ibcast(data, type.count(), type.get(), root, handle_, request.add()));
+  for (int64_t first = 0; first < bytes; first += call_limit_) {
+    const int part = static_cast<int>(std::min(call_limit_, bytes - first));
+    ESPALIER_MPI(MPI_Ibcast(at(data, first), part, MPI_BYTE, root, handle_, request.add()));
+  }
   return request;
 }
 
@@ -216,18 +229,28 @@ Request Comm::start_barrier() const {
   return request;
 }
 
+// Both sides cut a message alike, and MPI keeps the order of messages of one tag. An empty message
+// travels too: its receiver may wait for it.
 void Comm::add_send(Request& request, const OutPiece& piece, int tag) const {
   ESPALIER_REQUIRE(piece.bytes >= 0, "send of {} bytes over {}", piece.bytes, axis_);
-  const ByteType type(piece.bytes, call_limit_);
-  ESPALIER_MPI(
-      MPI_Isend(piece.data, type.count(), type.get(), piece.rank, tag, handle_, request.add()));
+  int64_t first = 0;
+  do {
+    const int part = static_cast<int>(std::min(call_limit_, piece.bytes - first));
+    ESPALIER_MPI(
+        MPI_Isend(at(piece.data, first), part, MPI_BYTE, piece.rank, tag, handle_, request.add()));
+    first += part;
+  } while (first < piece.bytes);
 }
 
 void Comm::add_receive(Request& request, const InPiece& piece, int tag) const {
   ESPALIER_REQUIRE(piece.bytes >= 0, "recv of {} bytes over {}", piece.bytes, axis_);
-  const ByteType type(piece.bytes, call_limit_);
-  ESPALIER_MPI(
-      MPI_Irecv(piece.data, type.count(), type.get(), piece.rank, tag, handle_, request.add()));
+  int64_t first = 0;
+  do {
+    const int part = static_cast<int>(std::min(call_limit_, piece.bytes - first));
+    ESPALIER_MPI(
+        MPI_Irecv(at(piece.data, first), part, MPI_BYTE, piece.rank, tag, handle_, request.add()));
+    first += part;
+  } while (first < piece.bytes);
 }
 
 }  // namespace espalier

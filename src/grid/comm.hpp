@@ -35,8 +35,8 @@ constexpr ScalarType scalar_type() {
 
 /// An operation under way. Its buffers stay untouched until it is complete.
 ///
-/// Dropped before that, it waits; while an exception unwinds it does not, since the job is about to
-/// be aborted and the other ranks may never come.
+/// Dropped before that, it waits, and ends the job if that fails; while an exception unwinds it
+/// does not wait, since the job is about to be aborted and the other ranks may never come.
 class Request {
  public:
   Request() = default;
@@ -76,7 +76,8 @@ struct InPiece {
 /// The ranks along one axis.
 ///
 /// Memory      pointers must be reachable from the host; nothing else is checked
-/// Counts      in elements, any size: beyond 2^31 - 1 the work is cut up
+/// Counts      in elements, any size: MPI is called for at most 1 GiB at once, since its counts are
+///             int and transports fail beyond 2 GiB
 /// Collective  all ranks of the axis, in the same order; send, recv and exchange: the named ranks.
 ///             start_... returns at once, the form without start_ waits
 /// Threads     one at a time
@@ -194,8 +195,8 @@ class Comm {
     espalier::wait_until(poll, axis_, operation, *stats_);
   }
 
-  /// Largest count handed to one MPI call; tests lower it to see that longer ones are cut right.
-  void set_call_limit(int64_t elements) { call_limit_ = elements; }
+  /// Most bytes handed to one MPI call; tests lower it to see that longer ones are cut right.
+  void set_call_limit(int64_t bytes) { call_limit_ = bytes; }
 
  private:
   template <class T>
@@ -219,6 +220,7 @@ class Comm {
   Request start_send_bytes(const void* data, int64_t bytes, int to, int tag) const;
   Request start_recv_bytes(void* data, int64_t bytes, int from, int tag) const;
 
+  int64_t elements_a_call(int64_t width) const;
   Request begin(const char* operation, int64_t bytes) const;
   void add_send(Request& request, const OutPiece& piece, int tag) const;
   void add_receive(Request& request, const InPiece& piece, int tag) const;
@@ -228,7 +230,7 @@ class Comm {
   const char* axis_ = "";
   int rank_ = 0;
   int size_ = 1;
-  int64_t call_limit_ = 2147483647;
+  int64_t call_limit_ = int64_t{1} << 30;
   std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
 };
 

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles of operations under way, and the types of long messages.
-#include <algorithm>
+// Handles of operations under way.
 #include <exception>
 #include <utility>
 
 #include "core/error.hpp"
-#include "grid/byte_type.hpp"
+#include "core/log.hpp"
 #include "grid/comm.hpp"
 #include "grid/mpi_check.hpp"
+#include "grid/mpi_session.hpp"
 
 namespace espalier {
+namespace {
+
+// Only read when a test fails, so that one array serves all requests.
+std::vector<MPI_Status>& scratch_statuses(size_t count) {
+  static thread_local std::vector<MPI_Status> statuses;
+  statuses.resize(count);
+  return statuses;
+}
+
+}  // namespace
 
 Request& Request::operator=(Request&& other) noexcept {
   std::swap(pending_, other.pending_);
@@ -24,8 +34,10 @@ Request::~Request() {
   if (is_complete() || std::uncaught_exceptions() > 0) return;
   try {
     wait();
-  } catch (const std::exception&) {
-    // A destructor cannot report; the next call on this communicator meets the same error.
+  } catch (const std::exception& error) {
+    // A destructor cannot throw, and to go on would be to compute with half a message.
+    print_error(error.what());
+    MpiSession::abort(static_cast<int>(ExitCode::launch));
   }
 }
 
@@ -37,8 +49,14 @@ MPI_Request* Request::add() {
 bool Request::test() {
   if (is_complete()) return true;
   int done = 0;
-  ESPALIER_MPI(
-      MPI_Testall(static_cast<int>(pending_.size()), pending_.data(), &done, MPI_STATUSES_IGNORE));
+  std::vector<MPI_Status>& statuses = scratch_statuses(pending_.size());
+  const int code =
+      MPI_Testall(static_cast<int>(pending_.size()), pending_.data(), &done, statuses.data());
+  if (code == MPI_ERR_IN_STATUS)
+    for (const MPI_Status& status : statuses)
+      if (status.MPI_ERROR != MPI_ERR_PENDING)
+        check_mpi(status.MPI_ERROR, operation_, __FILE__, __LINE__);
+  check_mpi(code, operation_, __FILE__, __LINE__);
   if (!done) return false;
   pending_.clear();
   stats_->seconds += now_s() - started_;
@@ -48,30 +66,6 @@ bool Request::test() {
 void Request::wait() {
   if (is_complete()) return;
   wait_until([this] { return test(); }, axis_, operation_, *stats_);
-}
-
-ByteType::ByteType(int64_t bytes, int64_t limit) {
-  if (bytes <= limit) {
-    count_ = static_cast<int>(bytes);
-    return;
-  }
-  const int64_t blocks = bytes / limit, rest = bytes % limit;
-  ESPALIER_REQUIRE(blocks <= 2147483647, "a message of {} bytes", bytes);
-  MPI_Datatype block = MPI_DATATYPE_NULL, whole = MPI_DATATYPE_NULL;
-  ESPALIER_MPI(MPI_Type_contiguous(static_cast<int>(limit), MPI_BYTE, &block));
-  ESPALIER_MPI(MPI_Type_contiguous(static_cast<int>(blocks), block, &whole));
-  const int lengths[2] = {1, static_cast<int>(rest)};
-  const MPI_Aint places[2] = {0, static_cast<MPI_Aint>(blocks * limit)};
-  const MPI_Datatype types[2] = {whole, MPI_BYTE};
-  ESPALIER_MPI(MPI_Type_create_struct(2, lengths, places, types, &type_));
-  ESPALIER_MPI(MPI_Type_commit(&type_));
-  ESPALIER_MPI(MPI_Type_free(&block));
-  ESPALIER_MPI(MPI_Type_free(&whole));
-  count_ = 1;
-}
-
-ByteType::~ByteType() {
-  if (type_ != MPI_BYTE) MPI_Type_free(&type_);
 }
 
 }  // namespace espalier

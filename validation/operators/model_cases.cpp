@@ -49,13 +49,8 @@ Config random_config(Draw& draw) {
   return c;
 }
 
-}  // namespace
-
-void PrintTo(const ModelCase& c, std::ostream* out) {
-  *out << c.name;
-}
-
-std::vector<ModelCase> named_cases() {
+// As published models have them.
+std::vector<ModelCase> families() {
   std::vector<ModelCase> cases;
   cases.push_back(make_case("gpt2", 0, [](Config&) {}));
   cases.push_back(make_case("gpt2_untied_exact_gelu", 5, [](Config& c) {
@@ -80,6 +75,11 @@ std::vector<ModelCase> named_cases() {
     c.model.logit_scale = 0.25;
     c.model.num_kv_heads = 1;
   }));
+  return cases;
+}
+
+// What no family has, and sizes beside every tile.
+void add_mixtures(std::vector<ModelCase>& cases) {
   cases.push_back(make_case("parallel_biased_qk_norm", 4, [](Config& c) {
     c.model.residual = Residual::parallel;
     c.model.qk_norm = true;
@@ -92,7 +92,7 @@ std::vector<ModelCase> named_cases() {
     c.model.qk_norm = true;
     c.model.position = PositionKind::none;
   }));
-  cases.push_back(make_case("layernorm_qk_norm_no_position", 1, [](Config& c) {
+  cases.push_back(make_case("layernorm_qk_norm_no_position", 4, [](Config& c) {
     c.model.qk_norm = true;
     c.model.position = PositionKind::none;
   }));
@@ -117,6 +117,17 @@ std::vector<ModelCase> named_cases() {
     c.batch.seq_length = 1;
     c.model.num_layers = 1;
   }));
+}
+
+}  // namespace
+
+void PrintTo(const ModelCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+std::vector<ModelCase> named_cases() {
+  std::vector<ModelCase> cases = families();
+  add_mixtures(cases);
   return cases;
 }
 

@@ -12,6 +12,7 @@
 #include "../../mpi_main.hpp"
 #include "checkpoint/model_file.hpp"
 #include "core/error.hpp"
+#include "core/random.hpp"
 #include "scratch_folder.hpp"
 
 namespace espalier {
@@ -133,6 +134,9 @@ TEST(ParallelFile, EveryRankHearsOfAFullDiskAndTheOldFileStays) {
   signal(SIGXFSZ, old_handler);
   EXPECT_NE(message.find(path), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  uint64_t most = hash_name(message);
+  world().all_reduce(&most, 1, ReduceOp::max);
+  EXPECT_EQ(most, hash_name(message)) << "ranks report different errors";
   world().barrier();
   EXPECT_EQ(file_bytes(path), "the old one");
   EXPECT_FALSE(std::filesystem::exists(path + ".part"));

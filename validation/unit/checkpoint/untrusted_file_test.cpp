@@ -63,7 +63,7 @@ TEST(UntrustedFile, FlippedBytesInTheHeadersAreSeen) {
   write_sample(folder.file("whole.h5"));
   const std::string bytes = file_bytes(folder.file("whole.h5"));
   size_t refused = 0;
-  // The first 512 bytes hold checksummed metadata (superblock and root group).
+  // The superblock, 48 bytes with a checksum.
   for (size_t at = 0; at < 48; ++at) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);

@@ -146,8 +146,10 @@ TEST(Baseline, ScoresWhatTheTrainerScores) {
   MicroBatch batch;
   for (const int64_t windows : {int64_t{1}, int64_t{7}, source.batches()}) {
     int64_t predictions = 0, bytes = 0;
+    config.monitor.validation_batches = windows;
+    const BatchSource some(config, Stream::validation);
     for (int64_t step = 0; step < windows; ++step) {
-      source.fill(step, 0, batch);
+      some.fill(step, 0, batch);
       predictions += batch.valid_tokens;
       for (const int32_t target : batch.targets) bytes += target >= 0 && target < 256;
     }

@@ -207,6 +207,26 @@ TEST(BatchSource, ValidationNeverWraps) {
   EXPECT_EQ(BatchSource(config, Stream::validation).batches(), 3);
 }
 
+// A short validation sees the whole of the held-out text, not its first language alone.
+TEST(BatchSource, ValidationIsSpreadOverTheFiles) {
+  const TempFolder folder;
+  std::string text;
+  for (char letter = 'a'; letter <= 'h'; ++letter) text += std::string(100, letter);
+  Config config;
+  config.model.vocab_size = 257;
+  config.batch = {10, 1, 4};
+  config.data.train = {write_documents(folder.at("t"), {"x" + random_text(1, 5000)})};
+  config.data.validation = {write_documents(folder.at("v"), {text})};
+  config.monitor.validation_batches = 2;
+  const BatchSource source(config, Stream::validation);
+  MicroBatch batch;
+  for (int64_t i = 0; i < 8; ++i) {
+    source.fill(i / 4, i % 4, batch);
+    EXPECT_EQ(batch.inputs.front(), 'a' + i);
+  }
+  EXPECT_EQ(spread_window(3, 8, int64_t{1} << 60), 3 * (int64_t{1} << 57));
+}
+
 TEST(BatchSource, RefusesBadFiles) {
   const TempFolder folder;
   const auto good = write_documents(folder.at("good"), {random_text(1, 200)});

@@ -68,6 +68,25 @@ TEST(Reader, AcceptsSectionsInlineAndDotted) {
   EXPECT_EQ(config.batch.seq_length, 16);
 }
 
+// Strings and comments of every form, with quotes, escapes and letters beyond ASCII inside.
+TEST(Reader, AcceptsEveryFormOfString) {
+  const std::string rest =
+      "model.preset = \"gpt2-124m\"\nbatch.seq_length = 8\ndata.source = \"random\"\n";
+  const std::vector<std::pair<std::string, std::string>> forms = {
+      {R"("é \" # é")", "é \" # é"},
+      {R"('é \' # "é')", "é \\"},
+      {R"("""é "" é \""" """)", "é \"\" é \"\"\" "},
+      {R"("""é""""")", "é\"\""},
+      {R"('''é \''')", "é \\"},
+      {"\"\"\"a\\\n   b é\"\"\" # é", "ab é"},
+      {R"("\u00e9\U0001F333")", "é🌳"},
+      {R"("")", "runs/deck"}};
+  for (const auto& [form, meaning] : forms)
+    EXPECT_EQ(sound_config("\xEF\xBB\xBF# é\nrun.directory = " + form + "\n" + rest).run.directory,
+              meaning)
+        << form;
+}
+
 TEST(Reader, RecordsOrigins) {
   const DeckResult result = parse_deck(
       "model.preset = \"llama-1b\"\nmodel.num_layers = 2\nbatch.seq_length = 32\n"

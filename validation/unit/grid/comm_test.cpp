@@ -48,8 +48,8 @@ class CommOf : public testing::Test {
  protected:
   Comm comm = copy_of_world();
   const int ranks = comm.size(), me = comm.rank();
-  // Whole, in pieces that divide the count, in pieces that do not.
-  const std::vector<int64_t> limits = {2147483647, 20, 7};
+  // Bytes a call: whole, pieces that divide the counts, pieces that do not.
+  const std::vector<int64_t> limits = {int64_t{1} << 30, 80, 56};
 };
 using Numbers = testing::Types<float, double, int32_t, int64_t, uint64_t>;
 TYPED_TEST_SUITE(CommOf, Numbers);
