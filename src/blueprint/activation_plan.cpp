@@ -29,8 +29,8 @@ ActivationPlan make_activation_plan(const Config& config) {
   const int64_t hidden = m.hidden_size;
   const int64_t query = m.num_heads * m.head_dim;
   const int64_t qkv = query + 2 * m.num_kv_heads * m.head_dim;
-  const int64_t up = m.activation == Activation::swiglu ? 2 * m.intermediate_size
-                                                         : m.intermediate_size;
+  const int64_t up =
+      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
   const bool sequential = m.residual == Residual::sequential;
   ActivationPlan plan;
   plan.classifier_rows = classifier_rows(tokens, m.vocab_size);
@@ -71,8 +71,8 @@ ActivationPlan make_activation_plan(const Config& config) {
                     {"delta", tokens, hidden, Storage::compute},
                     {"norm.partials", (norm_rows + kNormChunk - 1) / kNormChunk, 2 * widest_norm,
                      Storage::accumulate},
-                    {"attention.scratch", 1,
-                     attention_scratch(config.batch.seq_length, m.head_dim), Storage::accumulate},
+                    {"attention.scratch", 1, attention_scratch(config.batch.seq_length, m.head_dim),
+                     Storage::accumulate},
                     {"d_stream", tokens, hidden, Storage::compute},
                     {"d_normed", tokens, hidden, Storage::compute},
                     {"d_qkv", tokens, qkv, Storage::compute},

@@ -23,9 +23,9 @@ struct PlannedTensor {
 };
 
 struct ActivationPlan {
-  std::vector<PlannedTensor> input;      // once a micro-batch in flight: tokens and what goes with them
-  std::vector<PlannedTensor> block;      // once a block and micro-batch in flight
-  std::vector<PlannedTensor> head;       // once a micro-batch in flight
+  std::vector<PlannedTensor> input;  // once a micro-batch in flight: tokens and what goes with them
+  std::vector<PlannedTensor> block;  // once a block and micro-batch in flight
+  std::vector<PlannedTensor> head;   // once a micro-batch in flight
   std::vector<PlannedTensor> workspace;  // once a stage
   int64_t classifier_rows = 0;           // tokens whose logits exist at the same time
 };

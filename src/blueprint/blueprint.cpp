@@ -17,8 +17,8 @@ void add_operators(Blueprint& b) {
   const ModelConfig& m = b.config.model;
   const int64_t query = m.num_heads * m.head_dim;
   const int64_t key = m.num_kv_heads * m.head_dim;
-  const int64_t up = m.activation == Activation::swiglu ? 2 * m.intermediate_size
-                                                         : m.intermediate_size;
+  const int64_t up =
+      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
   // A query sees (seq_length + 1) / 2 keys in the mean; scores and values cost 2 flop a channel
   // each, the backward pass twice as much.
   const int64_t attention = 2 * query * (b.config.batch.seq_length + 1);
@@ -40,9 +40,9 @@ void add_operators(Blueprint& b) {
 }  // namespace
 
 const char* part_name(Part part) {
-  static const char* const names[kPartCount] = {"matmul",    "attention", "norm",
-                                                "activation", "loss",      "embedding",
-                                                "optimizer", "communication", "data", "other"};
+  static const char* const names[kPartCount] = {"matmul", "attention", "norm",      "activation",
+                                                "loss",   "embedding", "optimizer", "communication",
+                                                "data",   "other"};
   return names[static_cast<int>(part)];
 }
 
@@ -57,8 +57,8 @@ Blueprint make_blueprint(const Config& config, int64_t ranks) {
   b.config = config;
   if (b.config.grid.data_parallel == 0) {
     const GridConfig& g = config.grid;
-    b.config.grid.data_parallel =
-        std::max<int64_t>(1, ranks / (g.tensor_parallel * g.pipeline_parallel * g.context_parallel));
+    b.config.grid.data_parallel = std::max<int64_t>(
+        1, ranks / (g.tensor_parallel * g.pipeline_parallel * g.context_parallel));
   }
   b.data_parallel = b.config.grid.data_parallel;
   const BatchConfig& batch = config.batch;

@@ -14,7 +14,18 @@
 namespace espalier {
 
 /// The parts that time and work are reported by.
-enum class Part { matmul, attention, norm, activation, loss, embedding, optimizer, communication, data, other };
+enum class Part {
+  matmul,
+  attention,
+  norm,
+  activation,
+  loss,
+  embedding,
+  optimizer,
+  communication,
+  data,
+  other
+};
 constexpr int kPartCount = 10;
 const char* part_name(Part part);
 
@@ -44,9 +55,9 @@ struct Blueprint {
   std::vector<Operator> operators;
 
   int64_t data_parallel = 1;
-  int64_t micro_batches = 1;        // of one step on one data-parallel rank
-  int64_t total_micro_batches = 1;  // of one step over all ranks
-  int64_t tokens_per_step = 0;      // global_batch_size * seq_length
+  int64_t micro_batches = 1;              // of one step on one data-parallel rank
+  int64_t total_micro_batches = 1;        // of one step over all ranks
+  int64_t tokens_per_step = 0;            // global_batch_size * seq_length
   int64_t matmul_flops_per_token = 0;     // forward and backward
   int64_t attention_flops_per_token = 0;  // forward and backward, causal
   int64_t flops_per_token() const { return matmul_flops_per_token + attention_flops_per_token; }

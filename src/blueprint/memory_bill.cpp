@@ -11,8 +11,8 @@ namespace {
 int64_t widened_products(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
   const int64_t tokens = b.config.batch.micro_batch_size * b.config.batch.seq_length;
-  const int64_t up = m.activation == Activation::swiglu ? 2 * m.intermediate_size
-                                                         : m.intermediate_size;
+  const int64_t up =
+      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
   const int64_t qkv = (m.num_heads + 2 * m.num_kv_heads) * m.head_dim;
   // gemm widens both operands, and the result where it is 16-bit: the largest product of each slot.
   int64_t slot[3] = {0, 0, 0};
@@ -49,9 +49,11 @@ MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumpt
     if (bytes > 0) bill.items.push_back({name, bytes});
   };
   add("parameters (master)", elements * master);
-  if (element_bytes(type) != master) add("parameters (compute copy)", elements * element_bytes(type));
+  if (element_bytes(type) != master)
+    add("parameters (compute copy)", elements * element_bytes(type));
   add("gradients", elements * master * (1 + reproducible_levels(b)));
-  add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * elements * master : 0);
+  add("optimizer state",
+      assumptions.optimizer == OptimizerState::allocated ? 2 * elements * master : 0);
   add("activations", planned_bytes(plan.input, type) + planned_bytes(plan.head, type) +
                          layers * planned_bytes(plan.block, type));
   add("workspace", planned_bytes(plan.workspace, type));

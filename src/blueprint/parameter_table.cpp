@@ -95,16 +95,14 @@ class TableBuilder {
     }
     spec.offset = table_.flat_size;
     table_.parameter_count += spec.size();
-    table_.flat_size += (spec.size() + kParameterAlignment - 1) / kParameterAlignment *
-                        kParameterAlignment;
+    table_.flat_size +=
+        (spec.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
     table_.parameters.push_back(std::move(spec));
     return table_.parameters.back();
   }
 
   void open(const std::string& name) { table_.blocks.push_back({name, table_.flat_size, 0}); }
-  void close() {
-    table_.blocks.back().size = table_.flat_size - table_.blocks.back().offset;
-  }
+  void close() { table_.blocks.back().size = table_.flat_size - table_.blocks.back().offset; }
 
   const Config& config_;
   const ModelConfig& model_;
@@ -129,6 +127,8 @@ const ParameterSpec& ParameterTable::find(const std::string& name) const {
   throw InternalError(fmt::format("there is no parameter {} in the table", name));
 }
 
-ParameterTable make_parameter_table(const Config& config) { return TableBuilder(config).build(); }
+ParameterTable make_parameter_table(const Config& config) {
+  return TableBuilder(config).build();
+}
 
 }  // namespace espalier

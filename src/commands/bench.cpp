@@ -13,8 +13,8 @@
 #include "core/units.hpp"
 #include "monitor/memory.hpp"
 #include "tensor/gemm.hpp"
-#include "tensor/views.hpp"
 #include "tensor/profile.hpp"
+#include "tensor/views.hpp"
 
 namespace espalier {
 namespace {
@@ -28,10 +28,10 @@ struct BenchRequest {
 /// Medians over the counted steps, the slowest rank's where ranks differ.
 struct StepTiming {
   double seconds = 0.0, fastest = 0.0;
-  double gemm_rate = 0.0;     // FLOP/s over all ranks, the best of before and after each step
-  double exposed = 0.0;       // s a step
-  double data_wait = 0.0;     // s a step
-  int64_t bytes = 0;          // sent by this rank in a step
+  double gemm_rate = 0.0;  // FLOP/s over all ranks, the best of before and after each step
+  double exposed = 0.0;    // s a step
+  double data_wait = 0.0;  // s a step
+  int64_t bytes = 0;       // sent by this rank in a step
   std::array<double, kPartCount> parts{};
 };
 
@@ -151,8 +151,8 @@ void scaling_row(const BenchRequest& request, const std::string& layers, const s
   const double per_token = t.seconds / static_cast<double>(b.tokens_per_step);
   const double flops = static_cast<double>(b.flops_per_token());
   if (seconds_per_flop == 0.0) seconds_per_flop = per_token / flops;
-  info("  {:>6} {:>8} {:>12.2f} {:>14.2f} {:>12.1f} {:>12.3f} {:>10.3f}", layers, length, flops * 1e-6,
-       b.attention_flops_per_token * 1e-6, per_token * 1e6, per_token / flops * 1e12,
+  info("  {:>6} {:>8} {:>12.2f} {:>14.2f} {:>12.1f} {:>12.3f} {:>10.3f}", layers, length,
+       flops * 1e-6, b.attention_flops_per_token * 1e-6, per_token * 1e6, per_token / flops * 1e12,
        per_token / flops / seconds_per_flop);
 }
 
@@ -179,7 +179,8 @@ CLI::App* add_deck_bench(CLI::App& verb, const char* name, const char* help,
   CLI::App* bench = verb.add_subcommand(name, help);
   bench->add_option("DECK", r->deck, "The deck (TOML)")->required();
   add_overrides(*bench, r->overrides);
-  bench->add_option("--steps", r->steps, "Steps that count (default 5)")->check(CLI::PositiveNumber);
+  bench->add_option("--steps", r->steps, "Steps that count (default 5)")
+      ->check(CLI::PositiveNumber);
   bench->add_option("--warmup", r->warmup, "Steps before them (default 1)")
       ->check(CLI::NonNegativeNumber);
   return bench;
@@ -196,7 +197,8 @@ void add_bench(CLI::App& app, Action& action) {
   add_deck_bench(*verb, "scaling", "Cost a token over numbers of layers and sequence lengths", r)
       ->callback([r, &action] { action = [r] { return bench_scaling(*r); }; });
   CLI::App* gemm = verb->add_subcommand("gemm", "The library's matrix products, all ranks at once");
-  gemm->add_option("--size", r->size, "Largest extent (default 2048)")->check(CLI::Range(256, 16384));
+  gemm->add_option("--size", r->size, "Largest extent (default 2048)")
+      ->check(CLI::Range(256, 16384));
   gemm->callback([r, &action] { action = [r] { return bench_gemm(*r); }; });
 }
 

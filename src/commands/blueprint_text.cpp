@@ -34,8 +34,8 @@ void print_memory_bill(const MemoryBill& bill) {
 void print_blueprint(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
   info("model        {} parameters ({}), {} layers x {}, {} heads ({} for keys), {}",
-       format_count(static_cast<double>(b.parameters.parameter_count)), b.parameters.parameter_count,
-       m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
+       format_count(static_cast<double>(b.parameters.parameter_count)),
+       b.parameters.parameter_count, m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
        element_name(b.config.numerics.compute_type));
   info("batch        {} tokens a step; {} micro-batches on each of {} data-parallel ranks",
        b.tokens_per_step, b.micro_batches, b.data_parallel);

@@ -233,7 +233,9 @@ void add_baseline(CLI::App& corpus, Action& action) {
   verb->add_option("--validation", request.validation, "Token files to score")->required();
   verb->add_option("--seq-length", request.seq_length,
                    "Score whole windows of this length only, as the trainer does");
-  verb->add_option("--windows", request.windows, "Score N windows only, spread evenly over the files")->type_name("N");
+  verb->add_option("--windows", request.windows,
+                   "Score N windows only, spread evenly over the files")
+      ->type_name("N");
   verb->add_option("--json", arguments->json, "Write the numbers there too")->type_name("FILE");
   verb->callback([arguments, &action] {
     action = [arguments] { return baseline(arguments->request, arguments->json); };

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "checkpoint/gradient_dump.hpp"
-#include "commands/training_session.hpp"
 #include "commands/spmd_context.hpp"
+#include "commands/training_session.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -44,9 +44,9 @@ int dump_gradients(const DebugRequest& request) {
   }
   const auto session = make_training_session(started.blueprint, started.grid);
   const LossSum loss = session->gradients(batches);
-  const DumpTokens tokens{config.batch.global_batch_size, config.batch.seq_length,
-                          whole.inputs.data(),            whole.targets.data(),
-                          whole.positions.data(),         whole.document_start.data()};
+  const DumpTokens tokens{
+      config.batch.global_batch_size, config.batch.seq_length, whole.inputs.data(),
+      whole.targets.data(),           whole.positions.data(),  whole.document_start.data()};
   const DumpInfo about{build_description(), effective_deck(started.deck), loss.mean()};
   const auto rows = tensor_rows(started.blueprint.parameters);
   const Comm* world = &started.grid.world();

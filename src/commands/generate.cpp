@@ -37,23 +37,27 @@ std::vector<float> feed_sliding(Generator<float>& generator, std::vector<int32_t
 void check(const GenerateRequest& r) {
   const auto refuse = [](const std::string& what) { throw DeckError(what); };
   if (!(r.sampling.temperature >= 0.0))
-    refuse(fmt::format("--temperature {} (must be 0 or more); 0 takes the likeliest token", r.sampling.temperature));
+    refuse(fmt::format("--temperature {} (must be 0 or more); 0 takes the likeliest token",
+                       r.sampling.temperature));
   if (!(r.sampling.top_p > 0.0 && r.sampling.top_p <= 1.0))
     refuse(fmt::format("--top-p {} (must be above 0 and at most 1)", r.sampling.top_p));
-  if (r.sampling.top_k < 0) refuse(fmt::format("--top-k {} (must be 0 or more; 0 means all)", r.sampling.top_k));
+  if (r.sampling.top_k < 0)
+    refuse(fmt::format("--top-k {} (must be 0 or more; 0 means all)", r.sampling.top_k));
   if (r.tokens < 1) refuse(fmt::format("--tokens {} (must be at least 1)", r.tokens));
 }
 
 int generate(const GenerateRequest& request) {
   check(request);
   if (mpi_session().size() != 1)
-    throw LaunchError(fmt::format("generate runs on one rank, but {} were started; start it without mpiexec",
-                                  mpi_session().size()));
+    throw LaunchError(
+        fmt::format("generate runs on one rank, but {} were started; start it without mpiexec",
+                    mpi_session().size()));
   const RunFolder folder{request.run};
   // The file says which model it holds; the grid that trained it does not matter here.
   const ModelInfo info = read_model_info(folder.model(), nullptr);
-  const DeckResult deck =
-      parse_deck(info.deck, folder.model() + ":deck", {"grid.data_parallel=1", "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
+  const DeckResult deck = parse_deck(
+      info.deck, folder.model() + ":deck",
+      {"grid.data_parallel=1", "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
   if (!deck.ok())
     throw DataError(fmt::format("the deck in {} cannot be read: {}", folder.model(),
                                 deck.faults.front().text()));
@@ -73,9 +77,10 @@ int generate(const GenerateRequest& request) {
   std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
   if (prompt.empty()) prompt.push_back(end);
   if (static_cast<int64_t>(prompt.size()) > config.batch.seq_length)
-    throw DeckError(fmt::format("the prompt has {} tokens, but the model sees at most {} "
-                                "(batch.seq_length); shorten it",
-                                prompt.size(), config.batch.seq_length));
+    throw DeckError(
+        fmt::format("the prompt has {} tokens, but the model sees at most {} "
+                    "(batch.seq_length); shorten it",
+                    prompt.size(), config.batch.seq_length));
   Generator<float> generator(blueprint, parameters);
   std::vector<int32_t> context, written;
   std::vector<float> logits = feed_sliding(generator, context, prompt);
@@ -100,7 +105,8 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("--tokens", r->tokens, "Most tokens to write (default 256)");
   verb->add_option("--temperature", r->sampling.temperature, "0: the likeliest token (default 1)");
   verb->add_option("--top-k", r->sampling.top_k, "Only the k likeliest tokens; 0: all (default)");
-  verb->add_option("--top-p", r->sampling.top_p, "Only the likeliest tokens of this total probability (default 1)");
+  verb->add_option("--top-p", r->sampling.top_p,
+                   "Only the likeliest tokens of this total probability (default 1)");
   verb->add_option("--seed", r->sampling.seed, "The same seed gives the same text (default 1)");
   verb->callback([r, &action] { action = [r] { return generate(*r); }; });
 }

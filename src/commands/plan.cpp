@@ -18,7 +18,8 @@ struct PlanRequest {
 int plan(const PlanRequest& request) {
   const DeckResult deck = require_deck(request.deck);
   const Blueprint blueprint = make_blueprint(
-      deck.config, std::max<int64_t>(request.deck.ranks.value_or(1), deck.config.grid.data_parallel));
+      deck.config,
+      std::max<int64_t>(request.deck.ranks.value_or(1), deck.config.grid.data_parallel));
   print_blueprint(blueprint);
   print_memory_bill(make_memory_bill(blueprint, {}));
   if (request.parameters) print_parameters(blueprint);

@@ -17,16 +17,18 @@ RunFolder open_run_folder(const std::string& path, Existing existing) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error || !fs::is_directory(path))
-    throw LaunchError(fmt::format("cannot make the run folder {} ({}); set run.directory to a place "
-                                  "that can be written",
-                                  path, error ? error.message() : "it is not a folder"));
+    throw LaunchError(
+        fmt::format("cannot make the run folder {} ({}); set run.directory to a place "
+                    "that can be written",
+                    path, error ? error.message() : "it is not a folder"));
   for (const std::string& file : {folder.metrics(), folder.model(), folder.deck(),
                                   path + "/report.html", path + "/samples.txt"}) {
     if (!fs::exists(file)) continue;
     if (existing == Existing::refuse)
-      throw LaunchError(fmt::format("the run folder {} already holds a run ({}); choose another "
-                                    "run.directory, or give --overwrite to replace it",
-                                    path, fs::path(file).filename().string()));
+      throw LaunchError(
+          fmt::format("the run folder {} already holds a run ({}); choose another "
+                      "run.directory, or give --overwrite to replace it",
+                      path, fs::path(file).filename().string()));
     fs::remove(file, error);
     if (error)
       throw LaunchError(fmt::format("cannot remove {} of the old run ({})", file, error.message()));
@@ -44,7 +46,8 @@ void write_text_file(const std::string& path, const std::string& text) {
   }
   std::error_code error;
   fs::rename(part, path, error);
-  if (error) throw DataError(fmt::format("cannot rename {} to {} ({})", part, path, error.message()));
+  if (error)
+    throw DataError(fmt::format("cannot rename {} to {} ({})", part, path, error.message()));
 }
 
 }  // namespace espalier

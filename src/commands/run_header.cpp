@@ -29,7 +29,8 @@ RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double p
   r.build = build_description();
   r.ranks = launch.grid.world().size();
   const GridShape& shape = launch.grid.shape();
-  r.grid = {{"pp", shape.pipeline}, {"dp", shape.data}, {"cp", shape.context}, {"tp", shape.tensor}};
+  r.grid = {
+      {"pp", shape.pipeline}, {"dp", shape.data}, {"cp", shape.context}, {"tp", shape.tensor}};
   for (int64_t rank = 0; rank < r.ranks; ++rank) {
     const std::string& host = launch.grid.host_of(static_cast<int>(rank));
     if (std::find(r.hosts.begin(), r.hosts.end(), host) == r.hosts.end()) r.hosts.push_back(host);
@@ -59,11 +60,13 @@ void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill
        r.gemm_gflops > 0 ? " measured" : " by monitor.peak_gflops");
   const double nominal = nominal_core_peak() * 1e-9 * Exec::concurrency();
   if (r.gemm_gflops > 0 && nominal > 0 && r.gemm_gflops < 0.4 * nominal)
-    warn("the GEMM library reaches {:.0f} GFLOP/s, far below the about {:.0f} of this processor; it "
-         "may have picked an old kernel, or other programs use the cores",
-         r.gemm_gflops, nominal);
-  info("model        {} parameters, {} layers x {}, {}{}", format_count(static_cast<double>(r.parameters)),
-       b.config.model.num_layers, b.config.model.hidden_size, r.compute_type,
+    warn(
+        "the GEMM library reaches {:.0f} GFLOP/s, far below the about {:.0f} of this processor; it "
+        "may have picked an old kernel, or other programs use the cores",
+        r.gemm_gflops, nominal);
+  info("model        {} parameters, {} layers x {}, {}{}",
+       format_count(static_cast<double>(r.parameters)), b.config.model.num_layers,
+       b.config.model.hidden_size, r.compute_type,
        b.config.numerics.reproducible ? ", reproducible" : "");
   info("batch        {} sequences x {} tokens = {} tokens a step; {} micro-batches of {} a rank",
        b.config.batch.global_batch_size, b.config.batch.seq_length, r.tokens_per_step,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/spmd_context.hpp"
 
-#include <Kokkos_Core.hpp>
 #include <fmt/format.h>
+#include <Kokkos_Core.hpp>
 
 #include "commands/training_session.hpp"
 #include "core/error.hpp"
@@ -19,9 +19,10 @@ void require_same_deck(const Comm& world, const DeckResult& deck, const std::str
   const uint64_t hash = hash_name(content);
   const uint64_t least = world.all_reduce(hash, ReduceOp::min);
   if (least != world.all_reduce(hash, ReduceOp::max))
-    throw LaunchError(fmt::format("the ranks did not read the same deck from {}; put it where all "
-                                  "hosts see the same file, and give all ranks the same --set",
-                                  path));
+    throw LaunchError(
+        fmt::format("the ranks did not read the same deck from {}; put it where all "
+                    "hosts see the same file, and give all ranks the same --set",
+                    path));
 }
 
 }  // namespace

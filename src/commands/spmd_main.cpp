@@ -26,10 +26,12 @@ int run_action(const Action& action) {
       if (the_session->rank() == 0) print_error(e.what());
       return static_cast<int>(e.code());
     }
-    print_error(fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
+    print_error(
+        fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
     MpiSession::abort(static_cast<int>(e.code()));
   } catch (const std::exception& e) {
-    print_error(fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
+    print_error(
+        fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
     MpiSession::abort(static_cast<int>(ExitCode::internal));
   }
   return static_cast<int>(ExitCode::internal);
@@ -46,7 +48,8 @@ int parse_and_run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (the_session->rank() != 0) return e.get_exit_code() == 0 ? 0 : static_cast<int>(ExitCode::deck);
+    if (the_session->rank() != 0)
+      return e.get_exit_code() == 0 ? 0 : static_cast<int>(ExitCode::deck);
     return app.exit(e) == 0 ? 0 : static_cast<int>(ExitCode::deck);
   }
   return run_action(action);
@@ -54,7 +57,9 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-MpiSession& mpi_session() { return *the_session; }
+MpiSession& mpi_session() {
+  return *the_session;
+}
 
 }  // namespace espalier
 

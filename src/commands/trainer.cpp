@@ -48,7 +48,9 @@ Trainer::Trainer(const Launch& launch, RunFolder folder)
   prefetcher_ = std::make_unique<Prefetcher>(*training_data_, own_, 0, config_.data.prefetch_steps);
 }
 
-bool Trainer::leads() const { return launch_.grid.world().rank() == 0; }
+bool Trainer::leads() const {
+  return launch_.grid.world().rank() == 0;
+}
 
 void Trainer::write_header() {
   const RunRecord record = make_run_record(launch_, bill_, peak_flops_);
@@ -57,9 +59,8 @@ void Trainer::write_header() {
 }
 
 int Trainer::run() {
-  display_ = std::make_unique<ProgressDisplay>(config_.run.steps,
-                                               progress_style(config_.monitor.progress), 1,
-                                               config_.monitor.log_interval);
+  display_ = std::make_unique<ProgressDisplay>(
+      config_.run.steps, progress_style(config_.monitor.progress), 1, config_.monitor.log_interval);
   for (int64_t step = 1; step <= config_.run.steps; ++step) one_step(step);
   display_->finish();
   finish();
@@ -104,7 +105,8 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.tokens_per_second = static_cast<double>(launch_.blueprint.tokens_per_step) / seconds;
   m.model_flops_per_second =
       m.tokens_per_second * static_cast<double>(launch_.blueprint.flops_per_token());
-  m.mfu = m.model_flops_per_second / (peak_flops_ * static_cast<double>(launch_.grid.world().size()));
+  m.mfu =
+      m.model_flops_per_second / (peak_flops_ * static_cast<double>(launch_.grid.world().size()));
   m.data_wait_seconds = data_wait;
   m.token_hash = outcome.token_hash;
   Profile::instance().add(Part::data, data_wait);
@@ -156,9 +158,11 @@ void Trainer::save_model(int64_t step) {
   const auto rows = tensor_rows(launch_.blueprint.parameters);
   const void* flat = session_->flat_parameters();
   if (session_->master_type() == ElementType::fp64)
-    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const double*>(flat), info);
+    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const double*>(flat),
+                info);
   else
-    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const float*>(flat), info);
+    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const float*>(flat),
+                info);
 }
 
 void Trainer::finish() {

@@ -24,8 +24,8 @@ class Trainer {
  private:
   void write_header();
   void one_step(int64_t step);
-  StepMetrics measure(int64_t step, const StepOutcome& outcome, double learning_rate, double seconds,
-                      double data_wait);
+  StepMetrics measure(int64_t step, const StepOutcome& outcome, double learning_rate,
+                      double seconds, double data_wait);
   std::optional<ValidationMetrics> validate(int64_t step);
   void save_model(int64_t step);
   void finish();

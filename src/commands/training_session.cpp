@@ -102,7 +102,8 @@ class Session final : public TrainingSession {
         parameters_(blueprint.parameters),
         stage_(blueprint, parameters_),
         tree_(blueprint.parameters.flat_size, static_cast<int>(reproducible_levels(blueprint))),
-        reducer_(grid.dp(), backward_spans(blueprint.parameters), reducer_options(blueprint.config)),
+        reducer_(grid.dp(), backward_spans(blueprint.parameters),
+                 reducer_options(blueprint.config)),
         optimizer_(blueprint.parameters.flat_size, optimizer_segments(blueprint.parameters),
                    blueprint.config.optimizer),
         norm_(blueprint.parameters.flat_size, optimizer_segments(blueprint.parameters)),
@@ -161,8 +162,9 @@ template <class T>
 StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double learning_rate) {
   StepOutcome outcome;
   outcome.loss_scale = loss_scale_.value();
-  // Losses are summed, not averaged, and the gradient is divided by the number of valid tokens once,
-  // below. In fp16 the sum is divided by the positions of a step beforehand, lest it overflow.
+  // Losses are summed, not averaged, and the gradient is divided by the number of valid tokens
+  // once, below. In fp16 the sum is divided by the positions of a step beforehand, lest it
+  // overflow.
   double scale = 1.0;
   if (ElementTraits<T>::kType == ElementType::fp16)
     scale = outcome.loss_scale / static_cast<double>(blueprint_.tokens_per_step);
@@ -199,10 +201,10 @@ LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
   const LossSum loss = backward(batches, 1.0);
   Real* flat = tree_.current();
   const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.valid_tokens));
-  Kokkos::parallel_for("gradients.mean",
-                       Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(
-                           0, blueprint_.parameters.flat_size),
-                       KOKKOS_LAMBDA(const int64_t i) { flat[i] *= factor; });
+  Kokkos::parallel_for(
+      "gradients.mean",
+      Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, blueprint_.parameters.flat_size),
+      KOKKOS_LAMBDA(const int64_t i) { flat[i] *= factor; });
   Kokkos::fence();
   return loss;
 }
@@ -229,10 +231,9 @@ std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprin
 
 int64_t reduction_buffer_bytes(const Blueprint& blueprint) {
   const bool wide = blueprint.config.numerics.compute_type == ElementType::fp64;
-  return reducer_buffer_bytes(backward_spans(blueprint.parameters),
-                              reducer_options(blueprint.config),
-                              wide ? ElementType::fp64 : ElementType::fp32,
-                              blueprint.data_parallel);
+  return reducer_buffer_bytes(
+      backward_spans(blueprint.parameters), reducer_options(blueprint.config),
+      wide ? ElementType::fp64 : ElementType::fp32, blueprint.data_parallel);
 }
 
 MicroBatchRange own_micro_batches(const Blueprint& blueprint, const Grid& grid) {

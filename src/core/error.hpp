@@ -55,8 +55,8 @@ struct InternalError : Error {
 }  // namespace espalier
 
 /// Host-side O(1) invariant, checked in every build. The remaining arguments are a fmt string.
-#define ESPALIER_REQUIRE(condition, ...)                                                       \
-  do {                                                                                         \
-    if (!(condition))                                                                          \
-      ::espalier::fail_internal(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));   \
+#define ESPALIER_REQUIRE(condition, ...)                                                     \
+  do {                                                                                       \
+    if (!(condition))                                                                        \
+      ::espalier::fail_internal(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (0)

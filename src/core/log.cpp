@@ -15,8 +15,12 @@ void put(std::FILE* where, const std::string& line) {
 }
 }  // namespace
 
-void set_speaking(bool speaks) { speaking = speaks; }
-bool is_speaking() { return speaking; }
+void set_speaking(bool speaks) {
+  speaking = speaks;
+}
+bool is_speaking() {
+  return speaking;
+}
 
 void print_line(const std::string& text) {
   if (speaking) put(stdout, text + "\n");
@@ -24,6 +28,8 @@ void print_line(const std::string& text) {
 void print_warning(const std::string& text) {
   if (speaking) put(stderr, "warning: " + text + "\n");
 }
-void print_error(const std::string& text) { put(stderr, "error: " + text + "\n"); }
+void print_error(const std::string& text) {
+  put(stderr, "error: " + text + "\n");
+}
 
 }  // namespace espalier

@@ -13,9 +13,10 @@ namespace espalier {
 void set_speaking(bool speaks);
 bool is_speaking();
 
-void print_line(const std::string& text);     ///< stdout, flushed, only where speaking
-void print_warning(const std::string& text);  ///< stderr with prefix "warning: ", only where speaking
-void print_error(const std::string& text);    ///< stderr with prefix "error: ", always
+void print_line(const std::string& text);  ///< stdout, flushed, only where speaking
+void print_warning(
+    const std::string& text);               ///< stderr with prefix "warning: ", only where speaking
+void print_error(const std::string& text);  ///< stderr with prefix "error: ", always
 
 template <class... Args>
 void info(fmt::format_string<Args...> form, Args&&... args) {

@@ -69,9 +69,9 @@ Sums score_windows(const BaselineRequest& request, const BigramModel& model,
   const FileWindows windows(request.validation, request.seq_length, VerifyData::header);
   const int64_t wanted = request.windows > 0 ? request.windows : windows.windows();
   if (wanted > windows.windows())
-    throw DataError(fmt::format("{}: only {} windows of {} tokens, {} were asked for; ask for fewer",
-                                request.validation.front(), windows.windows(), request.seq_length,
-                                wanted));
+    throw DataError(
+        fmt::format("{}: only {} windows of {} tokens, {} were asked for; ask for fewer",
+                    request.validation.front(), windows.windows(), request.seq_length, wanted));
   Sums sums;
   std::vector<int32_t> tokens(static_cast<size_t>(request.seq_length) + 1);
   for (int64_t i = 0; i < wanted; ++i) {

@@ -21,8 +21,9 @@ class TokenWindows {
   virtual int32_t end_of_document() const = 0;
 };
 
-/// Window number i of `wanted` windows spread evenly over `total`: what a validation of fewer windows
-/// than there are looks at, so that it sees all sources and languages, and not the first alone.
+/// Window number i of `wanted` windows spread evenly over `total`: what a validation of fewer
+/// windows than there are looks at, so that it sees all sources and languages, and not the first
+/// alone.
 inline int64_t spread_window(int64_t i, int64_t wanted, int64_t total) {
   return static_cast<int64_t>(static_cast<__int128>(i) * total / wanted);
 }

@@ -19,11 +19,12 @@ void store_rows(const Buffer<T>& cache, int64_t start, const Mat<T>& qkv, int64_
   T* target = cache.data() + start * width;
   const T* source = qkv.data() + from;
   const int64_t stride = qkv.extent(1);
-  for_each_row("generator.cache", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    T* to = target + row.index() * width;
-    const T* x = source + row.index() * stride;
-    row.each(width, [=](int64_t j) { to[j] = x[j]; });
-  });
+  for_each_row(
+      "generator.cache", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        T* to = target + row.index() * width;
+        const T* x = source + row.index() * stride;
+        row.each(width, [=](int64_t j) { to[j] = x[j]; });
+      });
 }
 
 template <class T>
@@ -31,11 +32,12 @@ void add_rows(const Mat<T>& x, const Mat<T>& delta) {
   T* to = x.data();
   const T* d = delta.data();
   const int64_t n = x.extent(1);
-  for_each_row("generator.residual", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    T* target = to + row.index() * n;
-    const T* change = d + row.index() * n;
-    row.each(n, [=](int64_t j) { target[j] += change[j]; });
-  });
+  for_each_row(
+      "generator.residual", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        T* target = to + row.index() * n;
+        const T* change = d + row.index() * n;
+        row.each(n, [=](int64_t j) { target[j] += change[j]; });
+      });
 }
 
 }  // namespace
@@ -46,9 +48,11 @@ Generator<T>::Generator(const Blueprint& blueprint, const ParameterStore<T>& par
   const ModelConfig& m = blueprint_.config.model;
   head_ = {m.num_heads, m.num_kv_heads, m.head_dim};
   capacity_ = blueprint_.config.batch.seq_length;
-  const int64_t up = m.activation == Activation::swiglu ? 2 * m.intermediate_size
-                                                         : m.intermediate_size;
-  const auto make = [](const char* label, int64_t size) { return Buffer<T>(std::string(label), size); };
+  const int64_t up =
+      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
+  const auto make = [](const char* label, int64_t size) {
+    return Buffer<T>(std::string(label), size);
+  };
   stream_ = make("stream", kChunk * m.hidden_size);
   normed_ = make("normed", kChunk * m.hidden_size);
   delta_ = make("delta", kChunk * m.hidden_size);

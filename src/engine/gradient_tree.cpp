@@ -11,9 +11,9 @@ namespace {
 // left + right, the earlier micro-batches on the left.
 template <class Real>
 void add_from_left(Real* right, const Real* left, int64_t size) {
-  Kokkos::parallel_for("gradient_tree.add",
-                       Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
-                       KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
+  Kokkos::parallel_for(
+      "gradient_tree.add", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
+      KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace espalier {
 
 /// The tree over n micro-batches: with n = 2^a * m, m odd, runs of m consecutive micro-batches are
 /// accumulated one after the other, and the 2^a sums are added pairwise, neighbours first. Since
-/// data_parallel is a power of two that divides n, every rank holds a whole subtree, and the rest of
-/// the same tree runs across ranks (grid's ordered reduction): the bits do not depend on how many
-/// ranks there are.
+/// data_parallel is a power of two that divides n, every rank holds a whole subtree, and the rest
+/// of the same tree runs across ranks (grid's ordered reduction): the bits do not depend on how
+/// many ranks there are.
 template <class Real>
 class GradientTree {
  public:

@@ -24,13 +24,14 @@ void fill_parameter(Real* values, const ParameterSpec& p, uint64_t seed) {
   const uint64_t purpose = hash_name(p.name);
   const double deviation = p.init_std;
   const Initializer kind = p.initializer;
-  Kokkos::parallel_for("initialise", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, p.size()),
-                       KOKKOS_LAMBDA(const int64_t i) {
-                         double x = kind == Initializer::ones ? 1.0 : 0.0;
-                         if (kind == Initializer::normal)
-                           x = deviation * random_normal(seed, purpose, static_cast<uint64_t>(i));
-                         values[i] = static_cast<Real>(x);
-                       });
+  Kokkos::parallel_for(
+      "initialise", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, p.size()),
+      KOKKOS_LAMBDA(const int64_t i) {
+        double x = kind == Initializer::ones ? 1.0 : 0.0;
+        if (kind == Initializer::normal)
+          x = deviation * random_normal(seed, purpose, static_cast<uint64_t>(i));
+        values[i] = static_cast<Real>(x);
+      });
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ int32_t sample_token(const std::vector<float>& logits, const SamplingOptions& op
   const auto likelier = [&](int32_t a, int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
   };
-  if (options.temperature <= 0.0)
-    return *std::min_element(order.begin(), order.end(), likelier);
+  if (options.temperature <= 0.0) return *std::min_element(order.begin(), order.end(), likelier);
   std::sort(order.begin(), order.end(), likelier);
   if (options.top_k > 0 && options.top_k < static_cast<int64_t>(order.size()))
     order.resize(options.top_k);

@@ -28,8 +28,9 @@ Stage<T>::Stage(const Blueprint& blueprint, const ParameterStore<T>& parameters)
       slots_(make_slots(blueprint_)),
       arena_(arena_size(blueprint_)) {
   const ElementType type = ElementTraits<T>::kType;
-  ESPALIER_REQUIRE(blueprint_.config.numerics.compute_type == type, "a stage of {} for a deck of {}",
-                   element_name(type), element_name(blueprint_.config.numerics.compute_type));
+  ESPALIER_REQUIRE(blueprint_.config.numerics.compute_type == type,
+                   "a stage of {} for a deck of {}", element_name(type),
+                   element_name(blueprint_.config.numerics.compute_type));
   const ActivationPlan& plan = blueprint_.activations;
   input_ = arena_.carve(plan.input, type);
   head_ = arena_.carve(plan.head, type);
@@ -52,9 +53,10 @@ typename Stage<T>::Inputs Stage<T>::load(const TokenBatch& tokens) {
                    tokens.length, attention_.sequences, attention_.length);
   const auto copy = [&](const char* name, const int32_t* from) {
     auto target = input_.get<int32_t>(name);
-    Kokkos::deep_copy(Vec<int32_t>(target.data(), count),
-                      Kokkos::View<const int32_t*, Kokkos::HostSpace,
-                                   Kokkos::MemoryTraits<Kokkos::Unmanaged>>(from, count));
+    Kokkos::deep_copy(
+        Vec<int32_t>(target.data(), count),
+        Kokkos::View<const int32_t*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+            from, count));
     return target.data();
   };
   return {copy("inputs", tokens.inputs), copy("targets", tokens.targets),

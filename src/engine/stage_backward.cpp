@@ -35,13 +35,12 @@ void Stage<T>::norm_backward_into_stream(const NormSlots& slots, const Mat<T>& d
 template <class T>
 void Stage<T>::backward_final_norm(Real* gradients) {
   ScopedPart part(Part::norm);
-  norm_backward<T>(model_.norm, work_.get<T>("d_stream"), Accumulate::no,
-                   gradient_vector(gradients, slots_.final_norm.weight),
-                   gradient_vector(gradients, slots_.final_norm.bias),
-                   RowSet<T>(head_.get<T>("final.gradient")), RowSet<T>(head_.get<T>("final.input")),
-                   head_.get<Real>("final_norm.statistics").data(),
-                   parameters_.vector(slots_.final_norm.weight),
-                   work_.get<Real>("norm.partials").data());
+  norm_backward<T>(
+      model_.norm, work_.get<T>("d_stream"), Accumulate::no,
+      gradient_vector(gradients, slots_.final_norm.weight),
+      gradient_vector(gradients, slots_.final_norm.bias), RowSet<T>(head_.get<T>("final.gradient")),
+      RowSet<T>(head_.get<T>("final.input")), head_.get<Real>("final_norm.statistics").data(),
+      parameters_.vector(slots_.final_norm.weight), work_.get<Real>("norm.partials").data());
 }
 
 // d_normed = gradient of what the MLP read; overwritten.
@@ -149,9 +148,9 @@ void Stage<T>::backward_embedding(const Inputs& in, Real* gradients) {
     embedding_backward<T>(gradient_matrix(gradients, slots_.position), d_stream, in.positions);
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                   \
-  template void Stage<T>::backward_final_norm(Real*);                             \
-  template void Stage<T>::backward_block(int64_t, const Inputs&, Real*);          \
+#define ESPALIER_INSTANTIATE(T)                                          \
+  template void Stage<T>::backward_final_norm(Real*);                    \
+  template void Stage<T>::backward_block(int64_t, const Inputs&, Real*); \
   template void Stage<T>::backward_embedding(const Inputs&, Real*);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -26,8 +26,12 @@ RowSet<T> Stage<T>::query_rows(const Mat<T>& qkv) const {
 template <class T>
 RowSet<T> Stage<T>::key_rows(const Mat<T>& qkv) const {
   const HeadShape& h = attention_.head;
-  return {qkv.data() + h.heads * h.head_dim, static_cast<int64_t>(qkv.extent(0)) * h.kv_heads,
-          h.head_dim, h.kv_heads, h.row(), h.head_dim};
+  return {qkv.data() + h.heads * h.head_dim,
+          static_cast<int64_t>(qkv.extent(0)) * h.kv_heads,
+          h.head_dim,
+          h.kv_heads,
+          h.row(),
+          h.head_dim};
 }
 
 template <class T>
@@ -49,8 +53,7 @@ void Stage<T>::enter_block(int64_t layer, const Inputs& in) {
       ScopedPart part(Part::embedding);
       Mat<const T> positions(nullptr, 0, 0);
       if (slots_.position.present()) positions = parameters_.matrix(slots_.position);
-      embedding_forward<T>(x, parameters_.matrix(slots_.token), positions, in.tokens,
-                           in.positions);
+      embedding_forward<T>(x, parameters_.matrix(slots_.token), positions, in.tokens, in.positions);
     }
     ScopedPart part(Part::norm);
     norm_forward<T>(model_.norm, normed, statistics.data(), RowSet<T>(x), norm, model_.norm_eps);
@@ -99,8 +102,7 @@ void Stage<T>::forward_attention(int64_t layer, const Inputs& in) {
   if (model_.position == PositionKind::rope)
     rope<T>(model_.rope_style, Rotation::forward, qkv, attention_.head, rope_table_, in.positions);
   attention_forward<T>(block.get<T>("attention.heads"), block.get<Real>("attention.log_sum"), qkv,
-                       in.document_start, attention_,
-                       work_.get<Real>("attention.scratch").data());
+                       in.document_start, attention_, work_.get<Real>("attention.scratch").data());
 }
 
 template <class T>
@@ -142,11 +144,10 @@ void Stage<T>::forward_block(int64_t layer, const Inputs& in) {
   }
   {
     ScopedPart part(Part::norm);
-    residual_norm_forward<T>(model_.norm, block.get<T>("mlp.normed"),
-                             block.get<Real>("mlp.norm.statistics").data(),
-                             block.get<T>("mlp.input"), block.get<T>("input"), delta,
-                             parameters_.vector(slots.output.bias),
-                             norm_parameters(slots.mlp_norm), model_.norm_eps);
+    residual_norm_forward<T>(
+        model_.norm, block.get<T>("mlp.normed"), block.get<Real>("mlp.norm.statistics").data(),
+        block.get<T>("mlp.input"), block.get<T>("input"), delta,
+        parameters_.vector(slots.output.bias), norm_parameters(slots.mlp_norm), model_.norm_eps);
   }
   forward_mlp(layer, Write::overwrite);
 }
@@ -156,11 +157,10 @@ void Stage<T>::forward_final_norm() {
   const int64_t last = model_.num_layers - 1;
   const char* before = model_.residual == Residual::sequential ? "mlp.input" : "input";
   ScopedPart part(Part::norm);
-  residual_norm_forward<T>(model_.norm, head_.get<T>("final.normed"),
-                           head_.get<Real>("final_norm.statistics").data(),
-                           head_.get<T>("final.input"), blocks_[last].get<T>(before),
-                           work_.get<T>("delta"), pending_bias(last),
-                           norm_parameters(slots_.final_norm), model_.norm_eps);
+  residual_norm_forward<T>(
+      model_.norm, head_.get<T>("final.normed"), head_.get<Real>("final_norm.statistics").data(),
+      head_.get<T>("final.input"), blocks_[last].get<T>(before), work_.get<T>("delta"),
+      pending_bias(last), norm_parameters(slots_.final_norm), model_.norm_eps);
 }
 
 // Logits, losses and, when training, the gradients of the output projection, for
@@ -184,8 +184,7 @@ double Stage<T>::head(const Inputs& in, Head mode, double gradient_scale, Real* 
     {
       ScopedPart part(Part::loss);
       cross_entropy<T>(logits, in.targets + first, losses.data() + first, model_.logit_scale,
-                       gradient_scale,
-                       mode == Head::train ? Gradient::in_place : Gradient::none);
+                       gradient_scale, mode == Head::train ? Gradient::in_place : Gradient::none);
     }
     if (mode == Head::train) {
       ScopedPart part(Part::matmul);
@@ -201,10 +200,10 @@ double Stage<T>::head(const Inputs& in, Head mode, double gradient_scale, Real* 
   return sum;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                         \
-  template void Stage<T>::forward_trunk(const Inputs&);                                 \
-  template double Stage<T>::head(const Inputs&, Head, double, Real*);                   \
-  template RowSet<T> Stage<T>::query_rows(const Mat<T>&) const;                         \
+#define ESPALIER_INSTANTIATE(T)                                       \
+  template void Stage<T>::forward_trunk(const Inputs&);               \
+  template double Stage<T>::head(const Inputs&, Head, double, Real*); \
+  template RowSet<T> Stage<T>::query_rows(const Mat<T>&) const;       \
   template RowSet<T> Stage<T>::key_rows(const Mat<T>&) const;
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

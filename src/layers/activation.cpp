@@ -45,18 +45,19 @@ void pointwise_forward(const Mat<T>& y, const Mat<T>& up, const T* bias) {
   const int64_t n = y.extent(1);
   T* out = y.data();
   T* in = up.data();
-  for_each_row("activation.forward", y.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    T* u = in + row.index() * n;
-    T* target = out + row.index() * n;
-    if (bias != nullptr)
-      row.each(n, [=](int64_t j) {
-        const T biased = T(Real(u[j]) + Real(bias[j]));
-        u[j] = biased;
-        target[j] = T(Function::value(Real(biased)));
+  for_each_row(
+      "activation.forward", y.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        T* u = in + row.index() * n;
+        T* target = out + row.index() * n;
+        if (bias != nullptr)
+          row.each(n, [=](int64_t j) {
+            const T biased = T(Real(u[j]) + Real(bias[j]));
+            u[j] = biased;
+            target[j] = T(Function::value(Real(biased)));
+          });
+        else
+          row.each(n, [=](int64_t j) { target[j] = T(Function::value(Real(u[j]))); });
       });
-    else
-      row.each(n, [=](int64_t j) { target[j] = T(Function::value(Real(u[j]))); });
-  });
 }
 
 template <class Function, class T>
@@ -66,13 +67,14 @@ void pointwise_backward(const Mat<T>& d_up, const Mat<const T>& dy, const Mat<co
   T* out = d_up.data();
   const T* in = up.data();
   const T* gradient = dy.data();
-  for_each_row("activation.backward", dy.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    const int64_t at = row.index() * n;
-    T* target = out + at;
-    const T* u = in + at;
-    const T* g = gradient + at;
-    row.each(n, [=](int64_t j) { target[j] = T(Real(g[j]) * Function::slope(Real(u[j]))); });
-  });
+  for_each_row(
+      "activation.backward", dy.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        const int64_t at = row.index() * n;
+        T* target = out + at;
+        const T* u = in + at;
+        const T* g = gradient + at;
+        row.each(n, [=](int64_t j) { target[j] = T(Real(g[j]) * Function::slope(Real(u[j]))); });
+      });
 }
 
 template <class T>
@@ -81,16 +83,18 @@ void swiglu_forward(const Mat<T>& y, const Mat<T>& up, const T* bias) {
   const int64_t n = y.extent(1);
   T* out = y.data();
   T* in = up.data();
-  for_each_row("activation.swiglu_forward", y.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    T* g = in + row.index() * 2 * n;
-    T* u = g + n;
-    T* target = out + row.index() * n;
-    if (bias != nullptr) row.each(2 * n, [=](int64_t j) { g[j] = T(Real(g[j]) + Real(bias[j])); });
-    row.each(n, [=](int64_t j) {
-      const Real gate = Real(g[j]);
-      target[j] = T(gate * sigmoid(gate) * Real(u[j]));
-    });
-  });
+  for_each_row(
+      "activation.swiglu_forward", y.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        T* g = in + row.index() * 2 * n;
+        T* u = g + n;
+        T* target = out + row.index() * n;
+        if (bias != nullptr)
+          row.each(2 * n, [=](int64_t j) { g[j] = T(Real(g[j]) + Real(bias[j])); });
+        row.each(n, [=](int64_t j) {
+          const Real gate = Real(g[j]);
+          target[j] = T(gate * sigmoid(gate) * Real(u[j]));
+        });
+      });
 }
 
 template <class T>
@@ -100,18 +104,19 @@ void swiglu_backward(const Mat<T>& d_up, const Mat<const T>& dy, const Mat<const
   T* out = d_up.data();
   const T* in = up.data();
   const T* gradient = dy.data();
-  for_each_row("activation.swiglu_backward", dy.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    const T* g = in + row.index() * 2 * n;
-    const T* u = g + n;
-    T* dg = out + row.index() * 2 * n;
-    T* du = dg + n;
-    const T* d = gradient + row.index() * n;
-    row.each(n, [=](int64_t j) {
-      const Real gate = Real(g[j]), s = sigmoid(gate), dj = Real(d[j]);
-      du[j] = T(dj * gate * s);
-      dg[j] = T(dj * Real(u[j]) * s * (Real(1) + gate * (Real(1) - s)));
-    });
-  });
+  for_each_row(
+      "activation.swiglu_backward", dy.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        const T* g = in + row.index() * 2 * n;
+        const T* u = g + n;
+        T* dg = out + row.index() * 2 * n;
+        T* du = dg + n;
+        const T* d = gradient + row.index() * n;
+        row.each(n, [=](int64_t j) {
+          const Real gate = Real(g[j]), s = sigmoid(gate), dj = Real(d[j]);
+          du[j] = T(dj * gate * s);
+          dg[j] = T(dj * Real(u[j]) * s * (Real(1) + gate * (Real(1) - s)));
+        });
+      });
 }
 
 }  // namespace
@@ -144,9 +149,9 @@ void activation_backward(Activation kind, const Mat<T>& d_up, const Mat<const T>
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                       \
-  template void activation_forward<T>(Activation, const Mat<T>&, const Mat<T>&,       \
-                                      const Vec<const T>&);                           \
+#define ESPALIER_INSTANTIATE(T)                                                        \
+  template void activation_forward<T>(Activation, const Mat<T>&, const Mat<T>&,        \
+                                      const Vec<const T>&);                            \
   template void activation_backward<T>(Activation, const Mat<T>&, const Mat<const T>&, \
                                        const Mat<const T>&);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)

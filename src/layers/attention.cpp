@@ -35,8 +35,9 @@ void softmax_row(Real* score, int64_t keys, KeyRange range, Real scale, int64_t 
   Real* s = score + range.low;
   const int64_t n = range.high - range.low;
   const Real before = tile.greatest[i];
-  const Real top = row.template max<Real>(n, std::numeric_limits<Real>::lowest(),
-                                          [=](int64_t k) { return s[k]; }) * scale;
+  const Real top = row.template max<Real>(n, std::numeric_limits<Real>::lowest(), [=](int64_t k) {
+    return s[k];
+  }) * scale;
   const Real greatest = std::max(before, top);
   row.each(n, [=](int64_t k) { s[k] = exp_value(s[k] * scale - greatest); });
   const Real sum = row.template sum<Real>(n, [=](int64_t k) { return s[k]; });
@@ -108,8 +109,8 @@ void attention_forward(const Mat<T>& heads, const Mat<Acc<T>>& log_sum, const Ma
     const T* base = qkv.data() + b * length * width;
     for (int64_t kv = 0; kv < h.kv_heads; ++kv) {
       const auto k = open_panel(base + (h.heads + kv) * dim, width, length, dim, copies);
-      const auto v = open_panel(base + (h.heads + h.kv_heads + kv) * dim, width, length, dim,
-                                copies + panel);
+      const auto v =
+          open_panel(base + (h.heads + h.kv_heads + kv) * dim, width, length, dim, copies + panel);
       for (int64_t head = kv * group; head < (kv + 1) * group; ++head) {
         const auto q = open_panel(base + head * dim, width, length, dim, copies + 2 * panel);
         forward_head<T>(heads.data() + b * length * h.heads * dim + head * dim, h.heads * dim,
@@ -120,8 +121,8 @@ void attention_forward(const Mat<T>& heads, const Mat<Acc<T>>& log_sum, const Ma
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                               \
-  template void attention_forward<T>(const Mat<T>&, const Mat<Acc<T>>&, const Mat<const T>&,  \
+#define ESPALIER_INSTANTIATE(T)                                                              \
+  template void attention_forward<T>(const Mat<T>&, const Mat<Acc<T>>&, const Mat<const T>&, \
                                      const int32_t*, const AttentionShape&, Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

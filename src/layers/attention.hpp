@@ -27,8 +27,7 @@ struct AttentionShape {
 /// Source    Dao et al. 2022, arXiv:2205.14135; Milakov & Gimelshein 2018, arXiv:1805.02867
 template <class T>
 void attention_forward(const Mat<T>& heads, const Mat<Acc<T>>& log_sum, const Mat<const T>& qkv,
-                       const int32_t* document_start, const AttentionShape& shape,
-                       Acc<T>* scratch);
+                       const int32_t* document_start, const AttentionShape& shape, Acc<T>* scratch);
 
 /// d_qkv (overwritten) from d_heads. With p the softmax, o the output row, D = d_o . o:
 ///   dv_k = sum_t p_tk d_o_t;  ds_tk = scale p_tk (d_o_t . v_k - D_t);
@@ -41,8 +40,8 @@ void attention_backward(const Mat<T>& d_qkv, const Mat<const T>& d_heads, const 
                         Acc<T>* scratch);
 
 /// Attention of `count` new tokens at positions start ... start + count - 1 of one sequence whose
-/// keys and values of all positions up to there stand in the caches [capacity, kv_heads * head_dim].
-/// For generation: no log_sum is kept.
+/// keys and values of all positions up to there stand in the caches [capacity, kv_heads *
+/// head_dim]. For generation: no log_sum is kept.
 template <class T>
 void attention_cached(const Mat<T>& heads, const Mat<const T>& qkv, const Mat<const T>& key_cache,
                       const Mat<const T>& value_cache, int64_t start, const HeadShape& head,

@@ -24,8 +24,8 @@ struct HeadPanels {
 
 // scores -> weights p and, in place of d_weights, ds = scale p (dp - D).
 template <class Real>
-void weights_and_gradient(Real* p, Real* dp, int64_t keys, KeyRange range, Real scale,
-                          Real log_sum, Real dot) {
+void weights_and_gradient(Real* p, Real* dp, int64_t keys, KeyRange range, Real scale, Real log_sum,
+                          Real dot) {
   const HostRow row(0);
   for (int64_t k = 0; k < range.low; ++k) p[k] = dp[k] = 0;
   for (int64_t k = range.high; k < keys; ++k) p[k] = dp[k] = 0;
@@ -60,8 +60,8 @@ void backward_head(const HeadPanels<Real>& head, const Real* dots, const Real* l
                        head.d_out.row(first), head.d_out.stride, 1,
                        head.dv + key_first * head.dkv_stride, head.dkv_stride);
       gemm<Real, Real>(Op::transpose, Op::none, keys, dim, rows, 1, d_scores, keys,
-                       head.q.row(first), head.q.stride, 1,
-                       head.dk + key_first * head.dkv_stride, head.dkv_stride);
+                       head.q.row(first), head.q.stride, 1, head.dk + key_first * head.dkv_stride,
+                       head.dkv_stride);
       gemm<Real, Real>(Op::none, Op::none, rows, dim, keys, 1, d_scores, keys,
                        head.k.row(key_first), head.k.stride, 1, head.dq + first * head.dq_stride,
                        head.dq_stride);
@@ -123,8 +123,8 @@ void attention_backward(const Mat<T>& d_qkv, const Mat<const T>& d_heads, const 
         const T* d_out = d_heads.data() + b * length * out_width + head * dim;
         p.q = open_panel(base + head * dim, width, length, dim, copies + 2 * panel);
         p.d_out = open_panel(d_out, out_width, length, dim, copies + 3 * panel);
-        p.dq = open_gradient(d_base + head * dim, width, length, dim, copies + 6 * panel,
-                             p.dq_stride);
+        p.dq =
+            open_gradient(d_base + head * dim, width, length, dim, copies + 6 * panel, p.dq_stride);
         for (int64_t t = 0; t < length; ++t) {
           const T* o = out + t * out_width;
           const T* g = d_out + t * out_width;
@@ -141,9 +141,9 @@ void attention_backward(const Mat<T>& d_qkv, const Mat<const T>& d_heads, const 
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                 \
-  template void attention_backward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,  \
-                                      const Mat<const Acc<T>>&, const Mat<const T>&,            \
+#define ESPALIER_INSTANTIATE(T)                                                                \
+  template void attention_backward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, \
+                                      const Mat<const Acc<T>>&, const Mat<const T>&,           \
                                       const int32_t*, const AttentionShape&, Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

@@ -25,29 +25,29 @@ void attention_cached(const Mat<T>& heads, const Mat<const T>& qkv, const Mat<co
   const T* values = value_cache.data();
   const T* queries = qkv.data();
   T* out = heads.data();
-  for_each_row("attention.cached", count * h.heads, KOKKOS_LAMBDA(const Row& row) {
-    const int64_t t = row.index() / h.heads, head = row.index() % h.heads;
-    const T* q = queries + t * width + head * dim;
-    const int64_t at = head / group * dim;
-    T* o = out + t * h.heads * dim + head * dim;
-    Real greatest = std::numeric_limits<Real>::lowest(), denominator = 0;
-    // The output is summed in its own type's row; generation runs in fp32 or fp64.
-    row.each(dim, [=](int64_t d) { o[d] = T(Real(0)); });
-    for (int64_t s = 0; s <= start + t; ++s) {
-      const T* k = keys + s * cached + at;
-      const T* v = values + s * cached + at;
-      const Real score = factor * row.template sum<Real>(dim, [=](int64_t d) {
-        return Real(q[d]) * Real(k[d]);
+  for_each_row(
+      "attention.cached", count * h.heads, KOKKOS_LAMBDA(const Row& row) {
+        const int64_t t = row.index() / h.heads, head = row.index() % h.heads;
+        const T* q = queries + t * width + head * dim;
+        const int64_t at = head / group * dim;
+        T* o = out + t * h.heads * dim + head * dim;
+        Real greatest = std::numeric_limits<Real>::lowest(), denominator = 0;
+        // The output is summed in its own type's row; generation runs in fp32 or fp64.
+        row.each(dim, [=](int64_t d) { o[d] = T(Real(0)); });
+        for (int64_t s = 0; s <= start + t; ++s) {
+          const T* k = keys + s * cached + at;
+          const T* v = values + s * cached + at;
+          const Real score = factor * row.template sum<Real>(
+                                          dim, [=](int64_t d) { return Real(q[d]) * Real(k[d]); });
+          const Real next = score > greatest ? score : greatest;
+          const Real shrink = exp_value(greatest - next), weight = exp_value(score - next);
+          denominator = denominator * shrink + weight;
+          greatest = next;
+          row.each(dim, [=](int64_t d) { o[d] = T(Real(o[d]) * shrink + weight * Real(v[d])); });
+        }
+        const Real inverse = Real(1) / denominator;
+        row.each(dim, [=](int64_t d) { o[d] = T(Real(o[d]) * inverse); });
       });
-      const Real next = score > greatest ? score : greatest;
-      const Real shrink = exp_value(greatest - next), weight = exp_value(score - next);
-      denominator = denominator * shrink + weight;
-      greatest = next;
-      row.each(dim, [=](int64_t d) { o[d] = T(Real(o[d]) * shrink + weight * Real(v[d])); });
-    }
-    const Real inverse = Real(1) / denominator;
-    row.each(dim, [=](int64_t d) { o[d] = T(Real(o[d]) * inverse); });
-  });
 }
 
 // Generation widens the weights, so the 16-bit types are not needed here.

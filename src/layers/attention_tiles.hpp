@@ -20,8 +20,7 @@ struct Panel {
 
 /// One head's rows of x as a panel: a plain view when T is the sum type, else a widened copy.
 template <class T>
-Panel<Acc<T>> open_panel(const T* x, int64_t stride, int64_t rows, int64_t columns,
-                         Acc<T>* copy) {
+Panel<Acc<T>> open_panel(const T* x, int64_t stride, int64_t rows, int64_t columns, Acc<T>* copy) {
   if constexpr (std::is_same_v<T, Acc<T>>) {
     (void)rows, (void)columns, (void)copy;
     return {x, stride};

@@ -29,41 +29,44 @@ KOKKOS_INLINE_FUNCTION Acc<T> exponentials(const Row& row, T* z, int64_t n, Acc<
 }  // namespace
 
 template <class T>
-void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses,
-                   double logit_scale, double gradient_scale, Gradient gradient) {
+void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses, double logit_scale,
+                   double gradient_scale, Gradient gradient) {
   using Real = Acc<T>;
   const int64_t n = logits.extent(1);
   const Real scale = static_cast<Real>(logit_scale);
   const Real slope = static_cast<Real>(gradient_scale * logit_scale);
   const bool wants_gradient = gradient == Gradient::in_place;
   T* values = logits.data();
-  for_each_row("cross_entropy", logits.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    const int64_t t = row.index();
-    T* z = values + t * n;
-    const int32_t target = targets[t];
-    if (target < 0) {
-      losses[t] = 0;
-      if (wants_gradient) row.each(n, [=](int64_t v) { z[v] = T(Real(0)); });
-      return;
-    }
-    const Real chosen = Real(z[target]) * scale;
-    const Real greatest = row.template max<Real>(n, std::numeric_limits<Real>::lowest(),
-                                                 [=](int64_t v) { return Real(z[v]); }) * scale;
-    const Real sum = exponentials<T>(row, z, n, scale, greatest);
-    losses[t] = greatest + std::log(sum) - chosen;
-    if (!wants_gradient) return;
-    const Real inverse = slope / sum;
-    if constexpr (std::is_same_v<T, Real>)
-      row.each(n, [=](int64_t v) { z[v] *= inverse; });
-    else
-      row.each(n, [=](int64_t v) { z[v] = T(exp_value(Real(z[v]) * scale - greatest) * inverse); });
-    // For 16-bit types p - 1 must not be formed from the rounded p where it is near 1.
-    const Real p = exp_value(chosen - greatest) / sum;
-    z[target] = T((p - Real(1)) * slope);
-  });
+  for_each_row(
+      "cross_entropy", logits.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        const int64_t t = row.index();
+        T* z = values + t * n;
+        const int32_t target = targets[t];
+        if (target < 0) {
+          losses[t] = 0;
+          if (wants_gradient) row.each(n, [=](int64_t v) { z[v] = T(Real(0)); });
+          return;
+        }
+        const Real chosen = Real(z[target]) * scale;
+        const Real greatest = row.template max<Real>(n, std::numeric_limits<Real>::lowest(),
+                                                     [=](int64_t v) { return Real(z[v]); }) *
+                              scale;
+        const Real sum = exponentials<T>(row, z, n, scale, greatest);
+        losses[t] = greatest + std::log(sum) - chosen;
+        if (!wants_gradient) return;
+        const Real inverse = slope / sum;
+        if constexpr (std::is_same_v<T, Real>)
+          row.each(n, [=](int64_t v) { z[v] *= inverse; });
+        else
+          row.each(
+              n, [=](int64_t v) { z[v] = T(exp_value(Real(z[v]) * scale - greatest) * inverse); });
+        // For 16-bit types p - 1 must not be formed from the rounded p where it is near 1.
+        const Real p = exp_value(chosen - greatest) / sum;
+        z[target] = T((p - Real(1)) * slope);
+      });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                              \
+#define ESPALIER_INSTANTIATE(T) \
   template void cross_entropy<T>(const Mat<T>&, const int32_t*, Acc<T>*, double, double, Gradient);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

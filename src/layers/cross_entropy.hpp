@@ -16,7 +16,7 @@ enum class Gradient { none, in_place };
 /// Shapes    logits [tokens, vocab]; targets, losses [tokens]
 /// Precision in the sum type
 template <class T>
-void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses,
-                   double logit_scale, double gradient_scale, Gradient gradient);
+void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses, double logit_scale,
+                   double gradient_scale, Gradient gradient);
 
 }  // namespace espalier

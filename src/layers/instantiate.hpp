@@ -4,5 +4,4 @@
 
 #include "tensor/types.hpp"
 
-#define ESPALIER_FOR_EACH_ELEMENT_TYPE(macro) \
-  macro(float) macro(double) macro(bf16) macro(fp16)
+#define ESPALIER_FOR_EACH_ELEMENT_TYPE(macro) macro(float) macro(double) macro(bf16) macro(fp16)

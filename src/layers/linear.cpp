@@ -33,8 +33,7 @@ void linear_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<c
 }
 
 template <class T>
-void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy,
-                            const Mat<const T>& x) {
+void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x) {
   const int64_t tokens = dy.extent(0), out = dy.extent(1), in = x.extent(1);
   ESPALIER_REQUIRE(static_cast<int64_t>(x.extent(0)) == tokens &&
                        static_cast<int64_t>(dw.extent(0)) == out &&
@@ -52,22 +51,22 @@ void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy) {
                    db.extent(0), tokens, out);
   const T* source = dy.data();
   Acc<T>* target = db.data();
-  for_each_column_tile("linear.bias_gradient", out,
-                       KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
-                         Acc<T> sum[kColumnTile] = {};
-                         if (last - first == kColumnTile) {
-                           for (int64_t i = 0; i < tokens; ++i) {
-                             const T* row = source + i * out + first;
-                             for (int64_t j = 0; j < kColumnTile; ++j) sum[j] += Acc<T>(row[j]);
-                           }
-                         } else {
-                           for (int64_t i = 0; i < tokens; ++i) {
-                             const T* row = source + i * out + first;
-                             for (int64_t j = 0; j < last - first; ++j) sum[j] += Acc<T>(row[j]);
-                           }
-                         }
-                         for (int64_t j = 0; j < last - first; ++j) target[first + j] += sum[j];
-                       });
+  for_each_column_tile(
+      "linear.bias_gradient", out, KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
+        Acc<T> sum[kColumnTile] = {};
+        if (last - first == kColumnTile) {
+          for (int64_t i = 0; i < tokens; ++i) {
+            const T* row = source + i * out + first;
+            for (int64_t j = 0; j < kColumnTile; ++j) sum[j] += Acc<T>(row[j]);
+          }
+        } else {
+          for (int64_t i = 0; i < tokens; ++i) {
+            const T* row = source + i * out + first;
+            for (int64_t j = 0; j < last - first; ++j) sum[j] += Acc<T>(row[j]);
+          }
+        }
+        for (int64_t j = 0; j < last - first; ++j) target[first + j] += sum[j];
+      });
 }
 
 template <class T>
@@ -75,13 +74,14 @@ void add_bias(const Mat<T>& x, const Vec<const T>& b) {
   const int64_t columns = x.extent(1);
   T* values = x.data();
   const T* bias = b.data();
-  for_each_row("linear.add_bias", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    T* target = values + row.index() * columns;
-    row.each(columns, [=](int64_t j) { target[j] = T(Acc<T>(target[j]) + Acc<T>(bias[j])); });
-  });
+  for_each_row(
+      "linear.add_bias", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        T* target = values + row.index() * columns;
+        row.each(columns, [=](int64_t j) { target[j] = T(Acc<T>(target[j]) + Acc<T>(bias[j])); });
+      });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                   \
+#define ESPALIER_INSTANTIATE(T)                                                                    \
   template void linear_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, Write); \
   template void linear_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,  \
                                          Write);                                                   \

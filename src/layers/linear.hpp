@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: the products and the sum of the bias gradient. Biases are added where the output is
-// next read (activation, residual), which saves a pass over it.
+// Linear layers: the products and the sum of the bias gradient. Biases are added where the output
+// is next read (activation, residual), which saves a pass over it.
 #pragma once
 
 #include "tensor/gemm.hpp"

@@ -42,10 +42,12 @@ void norm_forward(NormKind kind, const RowSet<T>& y, Acc<T>* statistics, const R
   const T* w = p.weight.data();
   const T* b = p.bias.data();
   const Acc<T> epsilon = static_cast<Acc<T>>(eps);
-  for_each_row("norm.forward", x.rows, KOKKOS_LAMBDA(const Row& row) {
-    const int64_t i = row.index();
-    normalise_row<T>(row, kind, y.row(i), statistics + 2 * i, x.row(i), w, b, x.columns, epsilon);
-  });
+  for_each_row(
+      "norm.forward", x.rows, KOKKOS_LAMBDA(const Row& row) {
+        const int64_t i = row.index();
+        normalise_row<T>(row, kind, y.row(i), statistics + 2 * i, x.row(i), w, b, x.columns,
+                         epsilon);
+      });
 }
 
 template <class T>
@@ -67,24 +69,24 @@ void residual_norm_forward(NormKind kind, const Mat<T>& y, Acc<T>* statistics, c
   const T* b = p.bias.data();
   const Acc<T> epsilon = static_cast<Acc<T>>(eps);
   using Real = Acc<T>;
-  for_each_row("norm.residual_forward", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    const int64_t i = row.index(), at = i * n;
-    T* target = to + at;
-    const T* a = from + at;
-    const T* d = change + at;
-    if (bias != nullptr)
-      row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + (Real(d[j]) + Real(bias[j]))); });
-    else
-      row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + Real(d[j])); });
-    normalise_row<T>(row, kind, out + at, statistics + 2 * i, target, w, b, n, epsilon);
-  });
+  for_each_row(
+      "norm.residual_forward", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        const int64_t i = row.index(), at = i * n;
+        T* target = to + at;
+        const T* a = from + at;
+        const T* d = change + at;
+        if (bias != nullptr)
+          row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + (Real(d[j]) + Real(bias[j]))); });
+        else
+          row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + Real(d[j])); });
+        normalise_row<T>(row, kind, out + at, statistics + 2 * i, target, w, b, n, epsilon);
+      });
 }
 
 template <class T>
-void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate,
-                   const Vec<Acc<T>>& dw, const Vec<Acc<T>>& db, const RowSet<const T>& dy,
-                   const RowSet<const T>& x, const Acc<T>* statistics, const Vec<const T>& weight,
-                   Acc<T>* partials) {
+void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate, const Vec<Acc<T>>& dw,
+                   const Vec<Acc<T>>& db, const RowSet<const T>& dy, const RowSet<const T>& x,
+                   const Acc<T>* statistics, const Vec<const T>& weight, Acc<T>* partials) {
   using Real = Acc<T>;
   const int64_t rows = x.rows, n = x.columns, chunks = norm_partial_rows(rows);
   ESPALIER_REQUIRE(dx.rows == rows && dy.rows == rows && dx.columns == n && dy.columns == n &&
@@ -94,56 +96,57 @@ void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate,
   const T* w = weight.data();
   const bool centred = kind == NormKind::layernorm;
   const Real keep = accumulate == Accumulate::yes ? Real(1) : Real(0);
-  for_each_row("norm.backward", chunks, KOKKOS_LAMBDA(const Row& row) {
-    const int64_t first = row.index() * kNormChunk;
-    const int64_t last = first + kNormChunk < rows ? first + kNormChunk : rows;
-    Real* pw = partials + row.index() * 2 * n;
-    Real* pb = pw + n;
-    row.each(2 * n, [=](int64_t j) { pw[j] = 0; });
-    for (int64_t i = first; i < last; ++i) {
-      const T* xi = x.row(i);
-      const T* g = dy.row(i);
-      T* d = dx.row(i);
-      const Real mean = statistics[2 * i], rstd = statistics[2 * i + 1];
-      const Real projected = row.template sum<Real>(n, [=](int64_t j) {
-        return Real(g[j]) * Real(w[j]) * ((Real(xi[j]) - mean) * rstd);
-      }) / Real(n);
-      Real shift = 0;
-      if (centred)
-        shift = row.template sum<Real>(n, [=](int64_t j) { return Real(g[j]) * Real(w[j]); }) /
-                Real(n);
-      row.each(n, [=](int64_t j) {
-        const Real xhat = (Real(xi[j]) - mean) * rstd;
-        const Real gj = Real(g[j]);
-        pw[j] += gj * xhat;
-        pb[j] += gj;
-        const Real change = rstd * (gj * Real(w[j]) - shift - xhat * projected);
-        d[j] = T((keep != Real(0) ? Real(d[j]) : Real(0)) + change);
+  for_each_row(
+      "norm.backward", chunks, KOKKOS_LAMBDA(const Row& row) {
+        const int64_t first = row.index() * kNormChunk;
+        const int64_t last = first + kNormChunk < rows ? first + kNormChunk : rows;
+        Real* pw = partials + row.index() * 2 * n;
+        Real* pb = pw + n;
+        row.each(2 * n, [=](int64_t j) { pw[j] = 0; });
+        for (int64_t i = first; i < last; ++i) {
+          const T* xi = x.row(i);
+          const T* g = dy.row(i);
+          T* d = dx.row(i);
+          const Real mean = statistics[2 * i], rstd = statistics[2 * i + 1];
+          const Real projected = row.template sum<Real>(n, [=](int64_t j) {
+            return Real(g[j]) * Real(w[j]) * ((Real(xi[j]) - mean) * rstd);
+          }) / Real(n);
+          Real shift = 0;
+          if (centred)
+            shift = row.template sum<Real>(n, [=](int64_t j) { return Real(g[j]) * Real(w[j]); }) /
+                    Real(n);
+          row.each(n, [=](int64_t j) {
+            const Real xhat = (Real(xi[j]) - mean) * rstd;
+            const Real gj = Real(g[j]);
+            pw[j] += gj * xhat;
+            pb[j] += gj;
+            const Real change = rstd * (gj * Real(w[j]) - shift - xhat * projected);
+            d[j] = T((keep != Real(0) ? Real(d[j]) : Real(0)) + change);
+          });
+        }
       });
-    }
-  });
   Real* weight_gradient = dw.data();
   Real* bias_gradient = db.data();
-  for_each_column_tile("norm.parameter_gradient", n,
-                       KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
-                         for (int64_t c = 0; c < chunks; ++c) {
-                           const Real* pw = partials + c * 2 * n;
-                           for (int64_t j = first; j < last; ++j) weight_gradient[j] += pw[j];
-                           if (bias_gradient != nullptr)
-                             for (int64_t j = first; j < last; ++j) bias_gradient[j] += pw[n + j];
-                         }
-                       });
+  for_each_column_tile(
+      "norm.parameter_gradient", n, KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
+        for (int64_t c = 0; c < chunks; ++c) {
+          const Real* pw = partials + c * 2 * n;
+          for (int64_t j = first; j < last; ++j) weight_gradient[j] += pw[j];
+          if (bias_gradient != nullptr)
+            for (int64_t j = first; j < last; ++j) bias_gradient[j] += pw[n + j];
+        }
+      });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                 \
-  template void norm_forward<T>(NormKind, const RowSet<T>&, Acc<T>*, const RowSet<const T>&,    \
-                                const NormParameters<T>&, double);                              \
-  template void residual_norm_forward<T>(NormKind, const Mat<T>&, Acc<T>*, const Mat<T>&,       \
-                                         const Mat<const T>&, const Mat<const T>&,              \
+#define ESPALIER_INSTANTIATE(T)                                                                  \
+  template void norm_forward<T>(NormKind, const RowSet<T>&, Acc<T>*, const RowSet<const T>&,     \
+                                const NormParameters<T>&, double);                               \
+  template void residual_norm_forward<T>(NormKind, const Mat<T>&, Acc<T>*, const Mat<T>&,        \
+                                         const Mat<const T>&, const Mat<const T>&,               \
                                          const Vec<const T>&, const NormParameters<T>&, double); \
-  template void norm_backward<T>(NormKind, const RowSet<T>&, Accumulate, const Vec<Acc<T>>&,    \
-                                 const Vec<Acc<T>>&, const RowSet<const T>&,                    \
-                                 const RowSet<const T>&, const Acc<T>*, const Vec<const T>&,    \
+  template void norm_backward<T>(NormKind, const RowSet<T>&, Accumulate, const Vec<Acc<T>>&,     \
+                                 const Vec<Acc<T>>&, const RowSet<const T>&,                     \
+                                 const RowSet<const T>&, const Acc<T>*, const Vec<const T>&,     \
                                  Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

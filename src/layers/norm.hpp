@@ -62,11 +62,12 @@ void residual_norm_forward(NormKind kind, const Mat<T>& y, Acc<T>* statistics, c
 ///           are taken in chunks of kNormChunk rows and then over chunks, both in row order
 enum class Accumulate { no, yes };
 template <class T>
-void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate,
-                   const Vec<Acc<T>>& dw, const Vec<Acc<T>>& db, const RowSet<const T>& dy,
-                   const RowSet<const T>& x, const Acc<T>* statistics, const Vec<const T>& weight,
-                   Acc<T>* partials);
+void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate, const Vec<Acc<T>>& dw,
+                   const Vec<Acc<T>>& db, const RowSet<const T>& dy, const RowSet<const T>& x,
+                   const Acc<T>* statistics, const Vec<const T>& weight, Acc<T>* partials);
 
-constexpr int64_t norm_partial_rows(int64_t rows) { return (rows + kNormChunk - 1) / kNormChunk; }
+constexpr int64_t norm_partial_rows(int64_t rows) {
+  return (rows + kNormChunk - 1) / kNormChunk;
+}
 
 }  // namespace espalier

@@ -16,8 +16,8 @@ double scaled_frequency(const ModelConfig& m, double f) {
     const double turns = static_cast<double>(m.rope_original_length) * f / (2.0 * M_PI);
     if (turns > m.rope_high_freq_factor) return f;
     if (turns < m.rope_low_freq_factor) return f / m.rope_scaling_factor;
-    const double blend = (turns - m.rope_low_freq_factor) /
-                         (m.rope_high_freq_factor - m.rope_low_freq_factor);
+    const double blend =
+        (turns - m.rope_low_freq_factor) / (m.rope_high_freq_factor - m.rope_low_freq_factor);
     return (1.0 - blend) * f / m.rope_scaling_factor + blend * f;
   }
   return f;
@@ -55,26 +55,27 @@ void rope(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape
   const Real sign = rotation == Rotation::forward ? Real(1) : Real(-1);
   T* values = qkv.data();
   const Real* angles = table.data();
-  for_each_row("rope", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
-    const Real* cosine = angles + int64_t{positions[row.index()]} * dim;
-    const Real* sine = cosine + half;
-    for (int64_t h = 0; h < rotated; ++h) {
-      T* x = values + row.index() * width + h * dim;
-      row.each(half, [=](int64_t i) {
-        T* a = x + i * step;
-        T* b = a + partner;
-        const Real xa = Real(*a), xb = Real(*b), c = cosine[i], s = sign * sine[i];
-        *a = T(xa * c - xb * s);
-        *b = T(xb * c + xa * s);
+  for_each_row(
+      "rope", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
+        const Real* cosine = angles + int64_t{positions[row.index()]} * dim;
+        const Real* sine = cosine + half;
+        for (int64_t h = 0; h < rotated; ++h) {
+          T* x = values + row.index() * width + h * dim;
+          row.each(half, [=](int64_t i) {
+            T* a = x + i * step;
+            T* b = a + partner;
+            const Real xa = Real(*a), xb = Real(*b), c = cosine[i], s = sign * sine[i];
+            *a = T(xa * c - xb * s);
+            *b = T(xb * c + xa * s);
+          });
+        }
       });
-    }
-  });
 }
 
 template Buffer<float> make_rope_table<float>(const ModelConfig&, int64_t);
 template Buffer<double> make_rope_table<double>(const ModelConfig&, int64_t);
-#define ESPALIER_INSTANTIATE(T)                                                              \
-  template void rope<T>(RopeStyle, Rotation, const Mat<T>&, const HeadShape&,                \
+#define ESPALIER_INSTANTIATE(T)                                               \
+  template void rope<T>(RopeStyle, Rotation, const Mat<T>&, const HeadShape&, \
                         const Buffer<Acc<T>>&, const int32_t*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

@@ -40,7 +40,9 @@ int blas_int(int64_t value) {
   return static_cast<int>(value);
 }
 
-char letter(Op op) { return op == Op::none ? 'N' : 'T'; }
+char letter(Op op) {
+  return op == Op::none ? 'N' : 'T';
+}
 
 // Row-major C = A B is column-major C' = B' A'.
 void host_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a,
@@ -101,11 +103,12 @@ Scratch& scratch() {
 template <class From, class To>
 void convert(int64_t rows, int64_t columns, const From* from, int64_t ld_from, To* to,
              int64_t ld_to) {
-  for_each_row("gemm.convert", rows, KOKKOS_LAMBDA(const Row& row) {
-    const From* source = from + row.index() * ld_from;
-    To* target = to + row.index() * ld_to;
-    row.each(columns, [=](int64_t j) { target[j] = To(float(source[j])); });
-  });
+  for_each_row(
+      "gemm.convert", rows, KOKKOS_LAMBDA(const Row& row) {
+        const From* source = from + row.index() * ld_from;
+        To* target = to + row.index() * ld_to;
+        row.each(columns, [=](int64_t j) { target[j] = To(float(source[j])); });
+      });
 }
 
 template <class T>
@@ -141,7 +144,7 @@ void gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, Acc<T> alpha, const
   }
 }
 
-#define ESPALIER_INSTANTIATE_GEMM(T, C)                                                       \
+#define ESPALIER_INSTANTIATE_GEMM(T, C)                                                            \
   template void gemm<T, C>(Op, Op, int64_t, int64_t, int64_t, Acc<T>, const T*, int64_t, const T*, \
                            int64_t, Acc<T>, C*, int64_t);
 ESPALIER_INSTANTIATE_GEMM(float, float)
@@ -194,7 +197,8 @@ double nominal_core_peak() {
   double mhz = 0.0;
   bool avx512 = false, avx2 = false;
   for (std::string line; std::getline(info, line);) {
-    if (line.rfind("cpu MHz", 0) == 0) mhz = std::max(mhz, std::stod(line.substr(line.find(':') + 1)));
+    if (line.rfind("cpu MHz", 0) == 0)
+      mhz = std::max(mhz, std::stod(line.substr(line.find(':') + 1)));
     if (line.rfind("flags", 0) == 0) {
       avx512 = line.find(" avx512f") != std::string::npos;
       avx2 = line.find(" avx2") != std::string::npos;
@@ -206,6 +210,8 @@ double nominal_core_peak() {
   return mhz * 1e6 * per_cycle;
 }
 
-int64_t gemm_scratch_bytes() { return scratch().bytes(); }
+int64_t gemm_scratch_bytes() {
+  return scratch().bytes();
+}
 
 }  // namespace espalier

@@ -36,7 +36,9 @@ ESPALIER_FUNCTION float exp_value(float x) {
   const float high = x > 88.72f ? bits_float(0x7f800000u) : low;
   return x != x ? x : high;
 }
-ESPALIER_FUNCTION double exp_value(double x) { return std::exp(x); }
+ESPALIER_FUNCTION double exp_value(double x) {
+  return std::exp(x);
+}
 
 /// 1 / (1 + e^-x)
 template <class Real>
@@ -65,7 +67,9 @@ ESPALIER_FUNCTION float normal_cdf(float x) {
   const float tail = 0.5f * t * exp_value(p - z * z);
   return x < 0.0f ? tail : 1.0f - tail;
 }
-ESPALIER_FUNCTION double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
+ESPALIER_FUNCTION double normal_cdf(double x) {
+  return 0.5 * std::erfc(-x * 0.70710678118654752440);
+}
 
 /// The density of the standard normal law.
 template <class Real>

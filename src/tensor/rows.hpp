@@ -130,13 +130,13 @@ constexpr int64_t kColumnTile = 128;
 template <class Body>
 void for_each_column_tile(const char* label, int64_t columns, const Body& body) {
   const int64_t tiles = (columns + kColumnTile - 1) / kColumnTile;
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, tiles),
-                       KOKKOS_LAMBDA(const int64_t t) {
-                         const int64_t first = t * kColumnTile;
-                         const int64_t last =
-                             first + kColumnTile < columns ? first + kColumnTile : columns;
-                         body(first, last);
-                       });
+  Kokkos::parallel_for(
+      label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, tiles),
+      KOKKOS_LAMBDA(const int64_t t) {
+        const int64_t first = t * kColumnTile;
+        const int64_t last = first + kColumnTile < columns ? first + kColumnTile : columns;
+        body(first, last);
+      });
 }
 
 }  // namespace espalier

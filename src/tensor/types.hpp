@@ -46,7 +46,8 @@ struct fp16 {
   ESPALIER_FUNCTION operator float() const {
     const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
     const uint32_t magnitude = bits & 0x7fffu;
-    // Shifted into fp32's fields and rescaled by 2^112, normal and subnormal numbers come out right.
+    // Shifted into fp32's fields and rescaled by 2^112, normal and subnormal numbers come out
+    // right.
     const float scaled = bits_float(magnitude << 13) * 0x1.0p112f;
     const uint32_t special = (magnitude << 13) | 0x7f800000u;  // infinity and NaN
     return bits_float((magnitude >= 0x7c00u ? special : float_bits(scaled)) | sign);
@@ -56,8 +57,7 @@ struct fp16 {
     const uint32_t u = float_bits(x);
     const uint32_t sign = (u >> 16) & 0x8000u;
     const uint32_t magnitude = u & 0x7fffffffu;
-    const uint32_t normal =
-        (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     // Adding 0.5 puts the value of a subnormal result, correctly rounded, in the low mantissa bits.
     const uint32_t subnormal = float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t r = magnitude < 0x38800000u ? subnormal : normal;
