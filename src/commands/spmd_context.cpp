@@ -7,7 +7,6 @@
 #include "commands/training_session.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "monitor/memory.hpp"
 
 namespace espalier {
 namespace {
@@ -29,7 +28,6 @@ void require_same_deck(const Comm& world, const DeckResult& deck, const std::str
 
 Launch launch(const std::string& deck, const std::vector<std::string>& overrides) {
   MpiSession& session = mpi_session();
-  const int64_t runtime = resident_bytes();
   DeckRequest request;
   request.path = deck;
   request.overrides = overrides;
@@ -38,7 +36,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   DeckResult result = require_deck(request);
   Grid grid = Grid::create(session, result.config.grid);
   Blueprint blueprint = make_blueprint(result.config, session.size());
-  return {std::move(result), std::move(grid), std::move(blueprint), runtime};
+  return {std::move(result), std::move(grid), std::move(blueprint)};
 }
 
 std::string broadcast_text(const Comm& comm, const std::string& text, int root) {

@@ -23,7 +23,6 @@ struct Launch {
   DeckResult deck;
   Grid grid;
   Blueprint blueprint;
-  int64_t runtime_bytes = 0;  // resident size before anything was allocated
 };
 
 /// Reads the deck on every rank, compares it over ranks, makes the grid and the blueprint.

@@ -34,8 +34,8 @@ Trainer::Trainer(const Launch& launch, RunFolder folder)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
   own_ = own_micro_batches(launch_.blueprint, launch_.grid);
   peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
-                                                : measure_gemm_rate(1024, 0.2);
-  const int64_t runtime = resident_bytes();
+                                                : measure_gemm_rate(1024, 0.5);
+  const int64_t runtime = resident_bytes() + later_runtime_bytes(launch_.grid.world().size());
   bill_ = make_memory_bill(launch_.blueprint, {runtime, reduction_buffer_bytes(launch_.blueprint),
                                                OptimizerState::allocated});
   reset_peak();

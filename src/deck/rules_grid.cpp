@@ -180,6 +180,19 @@ void check_batch(Draft& draft) {
               suggestion, {"batch.micro_batch_size", "grid.data_parallel"});
 }
 
+// bf16 is rounded once a transfer, and a single rank transfers nothing: the bits would depend on
+// the number of ranks.
+void check_reproducible_wire(Draft& draft) {
+  if (!draft.are_sound({"numerics.reproducible", "numerics.gradient_reduce_type"})) return;
+  const NumericsConfig& numerics = draft.config.numerics;
+  if (numerics.reproducible && numerics.gradient_reduce_type == ElementType::bf16)
+    draft.fault(
+        "numerics.gradient_reduce_type",
+        "numerics.reproducible = true, but gradients that travel as bf16 are rounded on the "
+        "way, more often on more ranks",
+        "try \"fp32\"", {"numerics.reproducible"});
+}
+
 // The sums run in a binary tree whose top is the ranks.
 void check_reproducible(Draft& draft) {
   if (!draft.are_sound({"numerics.reproducible", "grid.data_parallel"})) return;
@@ -209,6 +222,7 @@ void check_grid(Draft& draft, std::optional<int64_t> ranks) {
   check_experts(draft);
   check_batch(draft);
   check_reproducible(draft);
+  check_reproducible_wire(draft);
 }
 
 }  // namespace espalier
