@@ -15,13 +15,15 @@ namespace {
 
 MpiSession* the_session = nullptr;
 
-// Faults of deck, command line and launch are the same on every rank: rank 0 prints, all leave in
-// good order. Anything else may be one rank's own: it says who it is and takes the job down.
+// Faults of deck, command line and launch, and losses that are not finite, are the same on every
+// rank: rank 0 prints, all leave in good order. Anything else may be one rank's own: it says who it
+// is and takes the job down.
 int run_action(const Action& action) {
   try {
     return action();
   } catch (const Error& e) {
-    const bool everywhere = e.code() == ExitCode::deck || e.code() == ExitCode::launch;
+    const bool everywhere = e.code() == ExitCode::deck || e.code() == ExitCode::launch ||
+                            e.code() == ExitCode::numerical;
     if (everywhere || the_session->size() == 1) {
       if (the_session->rank() == 0) print_error(e.what());
       return static_cast<int>(e.code());

@@ -61,7 +61,15 @@ void Trainer::write_header() {
 int Trainer::run() {
   display_ = std::make_unique<ProgressDisplay>(
       config_.run.steps, progress_style(config_.monitor.progress), 1, config_.monitor.log_interval);
-  for (int64_t step = 1; step <= config_.run.steps; ++step) one_step(step);
+  for (int64_t step = 1; step <= config_.run.steps; ++step) {
+    try {
+      one_step(step);
+    } catch (const NumericalError& e) {
+      display_->clear();
+      write_end("error: " + std::string(e.what()), step - 1);
+      throw NumericalError(fmt::format("step {}: {}", step, e.what()));
+    }
+  }
   display_->finish();
   finish();
   return 0;
@@ -165,22 +173,27 @@ void Trainer::save_model(int64_t step) {
                 info);
 }
 
-void Trainer::finish() {
-  if (config_.checkpoint.save_final) save_model(config_.run.steps);
+// Collective over the grid.
+EndRecord Trainer::write_end(const std::string& reason, int64_t steps) {
   EndRecord end;
-  end.reason = "finished";
-  end.steps = config_.run.steps;
+  end.reason = reason;
+  end.steps = steps;
   end.loss = last_.loss;
   end.validation_loss = last_validation_;
-  int64_t peak = peak_resident_bytes();
-  launch_.grid.world().all_reduce(&peak, 1, ReduceOp::max);
-  end.peak_memory_bytes = peak;
+  end.peak_memory_bytes = launch_.grid.world().all_reduce(peak_resident_bytes(), ReduceOp::max);
   end.predicted_memory_bytes = bill_.total();
   end.total_seconds = monotonic_seconds() - started_;
   if (writer_) writer_->write(end);
-  info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(static_cast<double>(peak)),
-       format_bytes(static_cast<double>(bill_.total())),
-       100.0 * (static_cast<double>(peak) / static_cast<double>(bill_.total()) - 1.0));
+  return end;
+}
+
+void Trainer::finish() {
+  if (config_.checkpoint.save_final) save_model(config_.run.steps);
+  const EndRecord end = write_end("finished", config_.run.steps);
+  const auto peak = static_cast<double>(end.peak_memory_bytes);
+  const auto predicted = static_cast<double>(end.predicted_memory_bytes);
+  info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(peak),
+       format_bytes(predicted), 100.0 * (peak / predicted - 1.0));
   info("finished     {} steps in {}; loss {:.4f}{}", end.steps, format_duration(end.total_seconds),
        end.loss, last_validation_ ? fmt::format(", validation {:.4f}", *last_validation_) : "");
   info("run folder   {}; next: espalier report {}", folder_.path, folder_.path);

@@ -28,6 +28,7 @@ class Trainer {
                       double seconds, double data_wait);
   std::optional<ValidationMetrics> validate(int64_t step);
   void save_model(int64_t step);
+  EndRecord write_end(const std::string& reason, int64_t steps);
   void finish();
   bool leads() const;  // whether this rank writes files
 
