@@ -15,6 +15,7 @@
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/output.hpp"
 #include "deck/guess.hpp"
 
 namespace espalier {
@@ -99,7 +100,10 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? static_cast<int>(ExitCode::success)
                                 : static_cast<int>(ExitCode::deck);
   }
-  return action();
+  const int code = action();
+  if (code == 0 && has_output_failed())
+    throw LaunchError("cannot write to standard output; is the disk full or the pipe closed?");
+  return code;
 }
 
 }  // namespace

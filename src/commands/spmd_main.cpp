@@ -2,11 +2,15 @@
 // espalier-spmd: the verbs that compute, started by mpiexec or by espalier through exec.
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
+#include <chrono>
+#include <new>
+#include <thread>
 
 #include "commands/spmd_context.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/output.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/views.hpp"
 
@@ -15,28 +19,40 @@ namespace {
 
 MpiSession* the_session = nullptr;
 
+// An error of one rank, or one that may be: it says who it is and takes the job down. Where all
+// ranks meet the same error (a missing file), rank 0 speaks for all: the others give it a second.
+[[noreturn]] void abort_job(ExitCode code, const std::string& what) {
+  using std::chrono::milliseconds;
+  if (the_session->rank() != 0) std::this_thread::sleep_for(milliseconds(1000));
+  print_error(fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), what));
+  // The launcher drops output that it has not yet read when the job ends.
+  std::this_thread::sleep_for(milliseconds(200));
+  MpiSession::abort(static_cast<int>(code));
+}
+
 // Faults of deck, command line and launch, and losses that are not finite, are the same on every
-// rank: rank 0 prints, all leave in good order. Anything else may be one rank's own: it says who it
-// is and takes the job down.
+// rank: rank 0 prints, all leave in good order.
+bool is_same_on_all_ranks(ExitCode code) {
+  return code == ExitCode::deck || code == ExitCode::launch || code == ExitCode::numerical;
+}
+
 int run_action(const Action& action) {
   try {
-    return action();
+    const int code = action();
+    if (code == 0 && has_output_failed())
+      throw LaunchError("cannot write to standard output; is the disk full or the pipe closed?");
+    return code;
   } catch (const Error& e) {
-    const bool everywhere = e.code() == ExitCode::deck || e.code() == ExitCode::launch ||
-                            e.code() == ExitCode::numerical;
-    if (everywhere || the_session->size() == 1) {
-      if (the_session->rank() == 0) print_error(e.what());
-      return static_cast<int>(e.code());
-    }
-    print_error(
-        fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
-    MpiSession::abort(static_cast<int>(e.code()));
+    if (!is_same_on_all_ranks(e.code()) && the_session->size() > 1) abort_job(e.code(), e.what());
+    if (the_session->rank() == 0) print_error(e.what());
+    return static_cast<int>(e.code());
+  } catch (const std::bad_alloc&) {
+    abort_job(ExitCode::launch,
+              "out of memory; compare espalier plan with what a rank has, and use fewer ranks a "
+              "node or a smaller batch.micro_batch_size");
   } catch (const std::exception& e) {
-    print_error(
-        fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), e.what()));
-    MpiSession::abort(static_cast<int>(ExitCode::internal));
+    abort_job(ExitCode::internal, e.what());
   }
-  return static_cast<int>(ExitCode::internal);
 }
 
 int parse_and_run(int argc, char** argv) {

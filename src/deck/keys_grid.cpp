@@ -96,7 +96,7 @@ void add_numerics(std::vector<Key>& table) {
           "Whether loss and parameters are the same bytes on every layout; "
           "data_parallel must then be a power of two.");
   rows.real("loss_scale_initial", &NumericsConfig::loss_scale_initial)
-      .between(1, 1099511627776.0)
+      .between(1, 16777216.0)
       .also({"initial_loss_scale", "loss_scale"})
       .help("First factor on the loss of dynamic loss scaling; fp16 only.");
   rows.integer("loss_scale_growth_steps", &NumericsConfig::loss_scale_growth_steps)
