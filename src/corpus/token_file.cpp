@@ -136,8 +136,6 @@ void TokenFile::verify_payload() const {
         "again, or rebuild it with espalier corpus build",
         path_, header_.checksum, found));
   }
-  // Reading all of it made all of it resident; the pages that are needed come back by themselves.
-  ::madvise(const_cast<unsigned char*>(data_), bytes_, MADV_DONTNEED);
 }
 
 void require_same_tokenizer(const TokenFile& a, const TokenFile& b) {
