@@ -17,20 +17,7 @@ struct TrainRequest {
 
 int train(const TrainRequest& request) {
   const Launch started = launch(request.deck, request.overrides);
-  const Comm& world = started.grid.world();
-  // One rank touches the folder; its refusal must reach all, so that all leave in good order.
-  std::string failure;
-  if (world.rank() == 0) {
-    try {
-      open_run_folder(started.blueprint.config.run.directory,
-                      request.overwrite ? Existing::overwrite : Existing::refuse);
-    } catch (const Error& e) {
-      failure = e.what();
-    }
-  }
-  failure = broadcast_text(world, failure, 0);
-  if (!failure.empty()) throw LaunchError(failure);
-  Trainer trainer(started, RunFolder{started.blueprint.config.run.directory});
+  Trainer trainer(started, request.overwrite ? Existing::overwrite : Existing::refuse);
   return trainer.run();
 }
 

@@ -23,15 +23,16 @@ ProgressStyle progress_style(Progress wanted) {
 
 }  // namespace
 
-Trainer::Trainer(const Launch& launch, RunFolder folder)
+Trainer::Trainer(const Launch& launch, Existing existing)
     : launch_(launch),
       config_(launch.blueprint.config),
-      folder_(std::move(folder)),
+      folder_{launch.blueprint.config.run.directory},
       started_(monotonic_seconds()) {
   // Data first: a missing file must not cost an allocation.
   training_data_ = std::make_unique<BatchSource>(config_, Stream::train);
   if (config_.monitor.validation_interval > 0)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
+  take_folder(existing);
   own_ = own_micro_batches(launch_.blueprint, launch_.grid);
   peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
                                                 : measure_gemm_rate(1024, 0.5);
@@ -50,6 +51,21 @@ Trainer::Trainer(const Launch& launch, RunFolder folder)
 
 bool Trainer::leads() const {
   return launch_.grid.world().rank() == 0;
+}
+
+// Only now, when deck and data are found sound, may an old run be removed. One rank touches the
+// folder; its refusal must reach all, so that all leave in good order.
+void Trainer::take_folder(Existing existing) {
+  std::string failure;
+  if (leads()) {
+    try {
+      open_run_folder(folder_.path, existing);
+    } catch (const Error& e) {
+      failure = e.what();
+    }
+  }
+  failure = broadcast_text(launch_.grid.world(), failure, 0);
+  if (!failure.empty()) throw LaunchError(failure);
 }
 
 void Trainer::write_header() {
@@ -135,6 +151,7 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.seconds_by_part[part_name(Part::other)] = std::max(0.0, seconds - known);
   int64_t memory[2] = {resident_bytes(), peak_resident_bytes()};
   launch_.grid.world().all_reduce(memory, 2, ReduceOp::max);
+  launch_.grid.world().take_stats();  // measuring is no part of the next step
   m.memory_bytes = memory[0];
   m.peak_memory_bytes = memory[1];
   return m;

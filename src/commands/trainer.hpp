@@ -17,11 +17,12 @@ namespace espalier {
 
 class Trainer {
  public:
-  Trainer(const Launch& launch, RunFolder folder);
+  Trainer(const Launch& launch, Existing existing);
   /// Trains to the last step. Returns the exit code.
   int run();
 
  private:
+  void take_folder(Existing existing);
   void write_header();
   void one_step(int64_t step);
   StepMetrics measure(int64_t step, const StepOutcome& outcome, double learning_rate,

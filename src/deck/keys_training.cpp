@@ -106,7 +106,7 @@ void add_monitor(std::vector<Key>& table) {
   rows.integer("log_interval", &MonitorConfig::log_interval)
       .unit("steps")
       .between(1, 1e9)
-      .help("Steps between lines of log and metrics.");
+      .help("Steps between lines of the log; the metrics hold every step.");
   rows.integer("validation_interval", &MonitorConfig::validation_interval)
       .unit("steps")
       .between(0, 1e9)

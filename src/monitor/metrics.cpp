@@ -137,7 +137,7 @@ void MetricsWriter::write_line(std::string line) {
   if (written != line.size() || std::fflush(file_.get()) != 0)
     throw DataError(
         fmt::format("{} cannot be written ({}); free some space or quota there and "
-                    "resume the run",
+                    "start the run again",
                     path_, std::strerror(errno)));
 }
 
