@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "blueprint/model_widths.hpp"
+
 namespace espalier {
 namespace {
 
@@ -27,10 +29,9 @@ ActivationPlan make_activation_plan(const Config& config) {
   const ModelConfig& m = config.model;
   const int64_t tokens = config.batch.micro_batch_size * config.batch.seq_length;
   const int64_t hidden = m.hidden_size;
-  const int64_t query = m.num_heads * m.head_dim;
-  const int64_t qkv = query + 2 * m.num_kv_heads * m.head_dim;
-  const int64_t up =
-      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
+  const int64_t query = query_width(m);
+  const int64_t qkv = qkv_width(m);
+  const int64_t up = up_width(m);
   const bool sequential = m.residual == Residual::sequential;
   ActivationPlan plan;
   plan.classifier_rows = classifier_rows(tokens, m.vocab_size);

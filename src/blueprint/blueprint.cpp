@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "blueprint/model_widths.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -15,19 +16,16 @@ void add_matmul(Blueprint& b, const std::string& name, int64_t out, int64_t in) 
 
 void add_operators(Blueprint& b) {
   const ModelConfig& m = b.config.model;
-  const int64_t query = m.num_heads * m.head_dim;
-  const int64_t key = m.num_kv_heads * m.head_dim;
-  const int64_t up =
-      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
+  const int64_t query = query_width(m);
   // A query sees (seq_length + 1) / 2 keys in the mean; scores and values cost 2 flop a channel
   // each, the backward pass twice as much.
   const int64_t attention = 2 * query * (b.config.batch.seq_length + 1);
   for (int64_t layer = 0; layer < m.num_layers; ++layer) {
     const std::string prefix = "layers." + std::to_string(layer);
-    add_matmul(b, prefix + ".attention.qkv", query + 2 * key, m.hidden_size);
+    add_matmul(b, prefix + ".attention.qkv", qkv_width(m), m.hidden_size);
     b.operators.push_back({prefix + ".attention", Part::attention, attention, 2 * attention});
     add_matmul(b, prefix + ".attention.output", m.hidden_size, query);
-    add_matmul(b, prefix + ".mlp.up", up, m.hidden_size);
+    add_matmul(b, prefix + ".mlp.up", up_width(m), m.hidden_size);
     add_matmul(b, prefix + ".mlp.down", m.hidden_size, m.intermediate_size);
   }
   add_matmul(b, "output", m.vocab_size, m.hidden_size);

@@ -83,8 +83,11 @@ constexpr int64_t later_runtime_bytes(int64_t ranks) {
   return (int64_t{4} << 20) + (ranks > 1 ? int64_t{3} << 20 : 0);
 }
 
+/// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.
+int tree_levels(int64_t micro_batches);
+
 /// Partial sums of gradients that the reproducible mode keeps on a rank.
-int64_t reproducible_levels(const Blueprint& blueprint);
+int reproducible_levels(const Blueprint& blueprint);
 
 /// What one rank will hold.
 MemoryBill make_memory_bill(const Blueprint& blueprint, const MemoryAssumptions& assumptions);

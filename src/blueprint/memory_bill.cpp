@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "blueprint/blueprint.hpp"
+#include "blueprint/model_widths.hpp"
 
 namespace espalier {
 namespace {
@@ -11,9 +12,6 @@ namespace {
 int64_t widened_products(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
   const int64_t tokens = b.config.batch.micro_batch_size * b.config.batch.seq_length;
-  const int64_t up =
-      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
-  const int64_t qkv = (m.num_heads + 2 * m.num_kv_heads) * m.head_dim;
   // gemm widens both operands, and the result where it is 16-bit: the largest product of each slot.
   int64_t slot[3] = {0, 0, 0};
   const auto product = [&](int64_t rows, int64_t out, int64_t in) {
@@ -21,9 +19,9 @@ int64_t widened_products(const Blueprint& b) {
     slot[1] = std::max({slot[1], out * in, rows * in});
     slot[2] = std::max({slot[2], rows * out, rows * in});
   };
-  product(tokens, qkv, m.hidden_size);
-  product(tokens, m.hidden_size, m.num_heads * m.head_dim);
-  product(tokens, up, m.hidden_size);
+  product(tokens, qkv_width(m), m.hidden_size);
+  product(tokens, m.hidden_size, query_width(m));
+  product(tokens, up_width(m), m.hidden_size);
   product(tokens, m.hidden_size, m.intermediate_size);
   product(b.activations.classifier_rows, m.vocab_size, m.hidden_size);
   return 4 * (slot[0] + slot[1] + slot[2]);
@@ -31,11 +29,14 @@ int64_t widened_products(const Blueprint& b) {
 
 }  // namespace
 
-int64_t reproducible_levels(const Blueprint& b) {
-  int64_t levels = 0;
-  if (b.config.numerics.reproducible)
-    for (int64_t n = b.micro_batches; n % 2 == 0; n /= 2) ++levels;
+int tree_levels(int64_t micro_batches) {
+  int levels = 0;
+  for (; micro_batches > 0 && micro_batches % 2 == 0; micro_batches /= 2) ++levels;
   return levels;
+}
+
+int reproducible_levels(const Blueprint& b) {
+  return b.config.numerics.reproducible ? tree_levels(b.micro_batches) : 0;
 }
 
 MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumptions) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "blueprint/model_widths.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -35,11 +36,9 @@ class TableBuilder {
   void add_layer(int64_t layer) {
     const std::string prefix = "layers." + std::to_string(layer);
     const int64_t hidden = model_.hidden_size;
-    const int64_t query = model_.num_heads * model_.head_dim;
-    const int64_t key = model_.num_kv_heads * model_.head_dim;
     open(prefix);
     add_norm(prefix + ".attention.norm", hidden);
-    add_linear(prefix + ".attention.qkv", query + 2 * key, hidden, 1.0);
+    add_linear(prefix + ".attention.qkv", qkv_width(model_), hidden, 1.0);
     if (model_.qk_norm) {
       add_norm(prefix + ".attention.q_norm", model_.head_dim);
       add_norm(prefix + ".attention.k_norm", model_.head_dim);
@@ -48,12 +47,10 @@ class TableBuilder {
     // square root of their number (Radford et al. 2019, section 2.3).
     const double residual_scale =
         model_.init_scale_residual ? 1.0 / std::sqrt(2.0 * model_.num_layers) : 1.0;
-    add_linear(prefix + ".attention.output", hidden, query, residual_scale);
+    add_linear(prefix + ".attention.output", hidden, query_width(model_), residual_scale);
     if (model_.residual == Residual::sequential) add_norm(prefix + ".mlp.norm", hidden);
-    if (model_.activation == Activation::swiglu)
-      add_linear(prefix + ".mlp.gate_up", 2 * model_.intermediate_size, hidden, 1.0);
-    else
-      add_linear(prefix + ".mlp.up", model_.intermediate_size, hidden, 1.0);
+    const char* up = model_.activation == Activation::swiglu ? ".mlp.gate_up" : ".mlp.up";
+    add_linear(prefix + up, up_width(model_), hidden, 1.0);
     add_linear(prefix + ".mlp.down", hidden, model_.intermediate_size, residual_scale);
     close();
   }

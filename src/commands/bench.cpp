@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // espalier bench: speeds as ratios to the GEMM rate of the same cores in the same run.
 #include <algorithm>
+#include <array>
 #include <memory>
-#include <numeric>
 
 #include "commands/blueprint_text.hpp"
+#include "commands/overrides.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
 #include "commands/verbs.hpp"
@@ -28,7 +29,7 @@ struct BenchRequest {
 /// Medians over the counted steps, the slowest rank's where ranks differ.
 struct StepTiming {
   double seconds = 0.0, fastest = 0.0;
-  double gemm_rate = 0.0;  // FLOP/s over all ranks, the best of before and after each step
+  double gemm_rate = 0.0;  // FLOP/s over all ranks, the best of those before the steps
   double exposed = 0.0;    // s a step
   double data_wait = 0.0;  // s a step
   int64_t bytes = 0;       // sent by this rank in a step

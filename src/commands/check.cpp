@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "commands/blueprint_text.hpp"
+#include "commands/overrides.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -56,10 +57,7 @@ void add_check(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("check", "List all faults of a deck; allocates nothing");
   verb->add_option("DECK", request->path, "The deck (TOML)")->required();
   verb->add_option("--ranks", request->ranks, "Check the grid against this many ranks");
-  verb->add_option("--set", request->overrides, "section.key=value, over what the deck says")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
+  add_overrides(*verb, request->overrides);
   verb->callback([request, &action] { action = [request] { return check(*request); }; });
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "checkpoint/gradient_dump.hpp"
+#include "commands/overrides.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
 #include "commands/verbs.hpp"

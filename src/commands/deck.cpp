@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "commands/overrides.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 
@@ -44,12 +45,7 @@ void add_deck(CLI::App& app, Action& action) {
                        "Print this deck with every key and the origin of its value")
           ->excludes(section)
           ->excludes(markdown);
-  verb->add_option("--set", request->effective.overrides,
-                   "section.key=value, over what the deck says")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false)
-      ->needs(effective);
+  add_overrides(*verb, request->effective.overrides)->needs(effective);
   verb->callback([request, &action] { action = [request] { return run(*request); }; });
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands/blueprint_text.hpp"
+#include "commands/overrides.hpp"
 #include "commands/verbs.hpp"
 #include "deck/deck.hpp"
 
@@ -33,10 +34,7 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("plan", "Size, work and memory of a deck; allocates nothing");
   verb->add_option("DECK", request->deck.path, "The deck (TOML)")->required();
   verb->add_option("--ranks", request->deck.ranks, "Ranks to plan for (default 1)");
-  verb->add_option("--set", request->deck.overrides, "section.key=value, over what the deck says")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
+  add_overrides(*verb, request->deck.overrides);
   verb->add_flag("--parameters", request->parameters, "List every parameter");
   verb->callback([request, &action] { action = [request] { return plan(*request); }; });
 }

@@ -32,8 +32,9 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   request.path = deck;
   request.overrides = overrides;
   request.ranks = session.size();
-  require_same_deck(session.world(), read_deck(request), deck);
-  DeckResult result = require_deck(request);
+  DeckResult result = read_deck(request);
+  require_same_deck(session.world(), result, deck);
+  result = require_sound(std::move(result));
   Grid grid = Grid::create(session, result.config.grid);
   Blueprint blueprint = make_blueprint(result.config, session.size());
   return {std::move(result), std::move(grid), std::move(blueprint)};
@@ -46,13 +47,6 @@ std::string broadcast_text(const Comm& comm, const std::string& text, int root) 
   copy.resize(static_cast<size_t>(size));
   if (size > 0) comm.broadcast(copy.data(), size, root);
   return copy;
-}
-
-void add_overrides(CLI::App& verb, std::vector<std::string>& overrides) {
-  verb.add_option("--set", overrides, "section.key=value, over what the deck says")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
 }
 
 std::string build_description() {

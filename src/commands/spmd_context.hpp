@@ -3,7 +3,6 @@
 // grid made.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,9 +30,6 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
 
 /// `text` of rank `root` on every rank of `comm`. Collective over it.
 std::string broadcast_text(const Comm& comm, const std::string& text, int root);
-
-/// The option --set section.key=value, once for each key.
-void add_overrides(CLI::App& verb, std::vector<std::string>& overrides);
 
 /// Version, compiler, flags: one line.
 std::string build_description();

@@ -2,6 +2,7 @@
 // espalier train DECK
 #include <memory>
 
+#include "commands/overrides.hpp"
 #include "commands/trainer.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"

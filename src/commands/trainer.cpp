@@ -149,7 +149,8 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
     known += Profile::instance().seconds(part);
   }
   m.seconds_by_part[part_name(Part::other)] = std::max(0.0, seconds - known);
-  int64_t memory[2] = {resident_bytes(), peak_resident_bytes()};
+  const ResidentMemory resident = resident_memory();
+  int64_t memory[2] = {resident.total, resident.peak};
   launch_.grid.world().all_reduce(memory, 2, ReduceOp::max);
   launch_.grid.world().take_stats();  // measuring is no part of the next step
   m.memory_bytes = memory[0];

@@ -101,7 +101,7 @@ class Session final : public TrainingSession {
         grid_(grid),
         parameters_(blueprint.parameters),
         stage_(blueprint, parameters_),
-        tree_(blueprint.parameters.flat_size, static_cast<int>(reproducible_levels(blueprint))),
+        tree_(blueprint.parameters.flat_size, reproducible_levels(blueprint)),
         reducer_(grid.dp(), backward_spans(blueprint.parameters),
                  reducer_options(blueprint.config)),
         optimizer_(blueprint.parameters.flat_size, optimizer_segments(blueprint.parameters),

@@ -115,7 +115,10 @@ std::string fault_list(const std::vector<Fault>& faults) {
 }
 
 DeckResult require_deck(const DeckRequest& request) {
-  DeckResult result = read_deck(request);
+  return require_sound(read_deck(request));
+}
+
+DeckResult require_sound(DeckResult result) {
   if (!result.ok()) throw DeckError(fault_list(result.faults));
   for (const Fault& warning : result.warnings) print_warning(warning.text());
   return result;

@@ -55,6 +55,9 @@ std::string fault_list(const std::vector<Fault>& faults);
 /// Prints warnings through core/log.
 DeckResult require_deck(const DeckRequest& request);
 
+/// The same for a deck that has been read already.
+DeckResult require_sound(DeckResult result);
+
 /// The complete deck as TOML: every key with its value and where it came from (deck, preset,
 /// default, override) as a comment. Reading it again gives the same Config.
 std::string effective_deck(const DeckResult& result);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "blueprint/model_widths.hpp"
 #include "core/error.hpp"
 #include "layers/activation.hpp"
 #include "layers/embedding.hpp"
@@ -48,8 +49,6 @@ Generator<T>::Generator(const Blueprint& blueprint, const ParameterStore<T>& par
   const ModelConfig& m = blueprint_.config.model;
   head_ = {m.num_heads, m.num_kv_heads, m.head_dim};
   capacity_ = blueprint_.config.batch.seq_length;
-  const int64_t up =
-      m.activation == Activation::swiglu ? 2 * m.intermediate_size : m.intermediate_size;
   const auto make = [](const char* label, int64_t size) {
     return Buffer<T>(std::string(label), size);
   };
@@ -58,7 +57,7 @@ Generator<T>::Generator(const Blueprint& blueprint, const ParameterStore<T>& par
   delta_ = make("delta", kChunk * m.hidden_size);
   qkv_ = make("qkv", kChunk * head_.row());
   heads_ = make("heads", kChunk * m.num_heads * m.head_dim);
-  up_ = make("up", kChunk * up);
+  up_ = make("up", kChunk * up_width(m));
   activated_ = make("activated", kChunk * m.intermediate_size);
   logits_ = make("logits", m.vocab_size);
   statistics_ = make("statistics", 2 * kChunk * (m.num_heads + m.num_kv_heads + 1));

@@ -18,12 +18,6 @@ void add_from_left(Real* right, const Real* left, int64_t size) {
 
 }  // namespace
 
-int tree_levels(int64_t micro_batches) {
-  int levels = 0;
-  for (; micro_batches > 0 && micro_batches % 2 == 0; micro_batches /= 2) ++levels;
-  return levels;
-}
-
 template <class Real>
 GradientTree<Real>::GradientTree(int64_t flat_size, int levels)
     : flat_size_(flat_size), levels_(levels) {

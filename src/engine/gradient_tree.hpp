@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "blueprint/blueprint.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
@@ -17,7 +18,8 @@ namespace espalier {
 template <class Real>
 class GradientTree {
  public:
-  /// `levels`: stored partial sums needed, from tree_levels(); 0 accumulates everything in one run.
+  /// `levels`: stored partial sums needed, from blueprint's tree_levels(); 0 accumulates everything
+  /// in one run.
   GradientTree(int64_t flat_size, int levels);
 
   /// Starts a step of `micro_batches` micro-batches: zero gradients, empty tree.
@@ -37,8 +39,5 @@ class GradientTree {
   int64_t flat_size_ = 0, run_ = 1, done_ = 0, micro_batches_ = 0;
   int levels_ = 0;
 };
-
-/// Levels the reproducible tree stores for n micro-batches a rank: a of n = 2^a * m.
-int tree_levels(int64_t micro_batches);
 
 }  // namespace espalier

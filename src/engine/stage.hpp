@@ -43,8 +43,6 @@ class Stage {
   double train(const TokenBatch& tokens, double gradient_scale, Real* gradients,
                const BackwardHooks& hooks = {});
 
-  int64_t arena_bytes() const { return arena_.bytes(); }
-
  private:
   struct BlockTensors;
   struct Inputs {

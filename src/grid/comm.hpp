@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "grid/wait.hpp"
 
 namespace espalier {
@@ -51,7 +52,10 @@ class Request {
  private:
   friend class Comm;
   Request(std::shared_ptr<CommStats> stats, const char* axis, const char* operation)
-      : stats_(std::move(stats)), axis_(axis), operation_(operation), started_(now_s()) {}
+      : stats_(std::move(stats)),
+        axis_(axis),
+        operation_(operation),
+        started_(monotonic_seconds()) {}
   MPI_Request* add();
 
   std::vector<MPI_Request> pending_;

@@ -59,7 +59,7 @@ bool Request::test() {
   check_mpi(code, operation_, __FILE__, __LINE__);
   if (!done) return false;
   pending_.clear();
-  stats_->seconds += now_s() - started_;
+  stats_->seconds += monotonic_seconds() - started_;
   return true;
 }
 

@@ -4,8 +4,9 @@
 
 #include <sched.h>
 
-#include <chrono>
 #include <utility>
+
+#include "core/clock.hpp"
 
 namespace espalier {
 namespace {
@@ -21,19 +22,14 @@ void set_watchdog(Watchdog hook) {
   watchdog() = std::move(hook);
 }
 
-double now_s() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 void wait_until(const std::function<bool()>& poll, const char* axis, const char* operation,
                 CommStats& stats) {
-  const double start = now_s();
+  const double start = monotonic_seconds();
   while (!poll()) {
     sched_yield();
-    if (watchdog()) watchdog()(WaitPlace{axis, operation, now_s() - start});
+    if (watchdog()) watchdog()(WaitPlace{axis, operation, monotonic_seconds() - start});
   }
-  stats.exposed_seconds += now_s() - start;
+  stats.exposed_seconds += monotonic_seconds() - start;
 }
 
 }  // namespace espalier

@@ -38,9 +38,6 @@ struct WaitPlace {
 using Watchdog = std::function<void(const WaitPlace&)>;
 void set_watchdog(Watchdog watchdog);
 
-/// Seconds of a steady clock.
-double now_s();
-
 /// Calls `poll` until it is true; between two calls gives up the core, because ranks may outnumber
 /// cores and a blocking MPI call would spin through its whole time slice. Adds the time to
 /// stats.exposed_seconds.

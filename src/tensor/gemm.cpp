@@ -77,11 +77,6 @@ class Scratch {
       buffer = Buffer<float>(Kokkos::ViewAllocateWithoutInitializing("gemm.scratch"), count);
     return buffer.data();
   }
-  int64_t bytes() const {
-    int64_t sum = 0;
-    for (const auto& b : buffers_) sum += static_cast<int64_t>(b.extent(0)) * 4;
-    return sum;
-  }
   void clear() {
     for (auto& b : buffers_) b = Buffer<float>();
   }
@@ -208,10 +203,6 @@ double nominal_core_peak() {
   // Two fused multiply-adds of 256 bits a cycle: what the slower AVX-512 processors reach too.
   const double per_cycle = avx512 || avx2 ? 32.0 : 8.0;
   return mhz * 1e6 * per_cycle;
-}
-
-int64_t gemm_scratch_bytes() {
-  return scratch().bytes();
 }
 
 }  // namespace espalier

@@ -33,7 +33,4 @@ double measure_gemm_rate(int64_t n = 2048, double seconds = 0.5);
 /// Peak fp32 rate of one core in FLOP/s from its clock and vector width, 0 if unknown.
 double nominal_core_peak();
 
-/// Bytes the widening of 16-bit products holds (grows to the largest product seen).
-int64_t gemm_scratch_bytes();
-
 }  // namespace espalier

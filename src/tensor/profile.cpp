@@ -2,7 +2,6 @@
 #include "tensor/profile.hpp"
 
 #include <Kokkos_Core.hpp>
-#include <chrono>
 
 #include "tensor/views.hpp"
 
@@ -11,10 +10,6 @@ namespace espalier {
 Profile& Profile::instance() {
   static Profile profile;
   return profile;
-}
-
-double monotonic_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 ScopedPart::ScopedPart(Part part) : part_(part) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "blueprint/blueprint.hpp"
+#include "core/clock.hpp"
 
 namespace espalier {
 
@@ -20,8 +21,6 @@ class Profile {
  private:
   std::array<double, kPartCount> seconds_{};
 };
-
-double monotonic_seconds();
 
 /// Charges its lifetime to a part. Not nested: an inner scope would be counted twice.
 class ScopedPart {
