@@ -32,6 +32,27 @@ void fill_model(Draft& draft) {
   }
 }
 
+// Follows from the model alone: the deck fixes the arithmetic, whatever the grid.
+int64_t default_virtual_shards(const ModelConfig& model) {
+  int64_t shards = 1;
+  while (shards < 8 && model.num_heads % (2 * shards) == 0 &&
+         model.intermediate_size % (2 * shards) == 0 &&
+         (model.num_kv_heads % (2 * shards) == 0 || (2 * shards) % model.num_kv_heads == 0))
+    shards *= 2;
+  return shards;
+}
+
+void fill_numerics(Draft& draft) {
+  const Config& config = draft.config;
+  if (config.numerics.virtual_tensor_parallel == 0 &&
+      draft.are_sound({"numerics.virtual_tensor_parallel", "numerics.reproducible"}))
+    draft.set_automatic("numerics.virtual_tensor_parallel",
+                        config.numerics.reproducible && config.model.num_kv_heads > 0
+                            ? default_virtual_shards(config.model)
+                            : int64_t{1},
+                        {"model.num_heads", "model.num_kv_heads", "model.intermediate_size"});
+}
+
 void fill_directory(Draft& draft) {
   if (!draft.config.run.directory.empty() || !draft.are_sound({"run.directory"})) return;
   const std::string stem = std::filesystem::path(draft.file()).stem().string();
@@ -50,6 +71,7 @@ void fill_directory(Draft& draft) {
 
 void fill_automatic_values(Draft& draft) {
   fill_model(draft);
+  fill_numerics(draft);
   fill_directory(draft);
   const Config& config = draft.config;
   if (config.schedule.decay == DecayKind::wsd && config.schedule.decay_steps == 0 &&

@@ -22,6 +22,9 @@ enum class WsdTail { linear, one_minus_sqrt };
 enum class DataSource { files, random };
 enum class VerifyData { full, header };
 enum class Progress { automatic, on, off };
+enum class Recompute { none, selective, full };
+enum class PipelineSchedule { gpipe, one_forward_one_backward, interleaved, zero_bubble };
+enum class StageBalance { cost, even, measured };
 
 struct RunConfig {
   std::string directory;  // output folder; default runs/<deck file stem>
@@ -56,6 +59,9 @@ struct ModelConfig {
   Residual residual = Residual::sequential;
   bool qk_norm = false;
   double logit_scale = 1.0;
+  double embedding_dropout = 0.0;  // probabilities
+  double attention_dropout = 0.0;
+  double residual_dropout = 0.0;
   double init_std = 0.02;
   bool init_scale_residual =
       true;  // output projections of a block start at init_std / sqrt(2 num_layers)
@@ -68,6 +74,16 @@ struct GridConfig {
   int64_t context_parallel = 1;
   int64_t expert_parallel = 1;
   bool sequence_parallel = false;
+  std::string rank_order = "pp,dp,cp,tp";  // slowest axis first
+  int64_t zero_stage = 0;
+  int64_t zero_shards = 0;  // 0: data_parallel; else ranks that share one copy of the state
+  Recompute recompute = Recompute::none;
+  int64_t recompute_interval = 1;  // blocks
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  int64_t virtual_stages = 0;         // chunks a rank; 0 in the deck: 1, or 2 when interleaved
+  std::vector<int64_t> stage_blocks;  // of each stage in order; empty: stage_balance decides
+  StageBalance stage_balance = StageBalance::cost;
+  std::string stage_times;   // run folder whose measured times balance the stages
   double bucket_mib = 16.0;  // gradient bucket, MiB
   bool overlap = true;       // reduce gradients during the backward pass
 };
@@ -83,7 +99,8 @@ struct NumericsConfig {
   ElementType gradient_reduce_type =
       ElementType::fp32;  // what travels: fp32, bf16 (fp64 when computing in fp64)
   bool reproducible = false;
-  double loss_scale_initial = 65536.0;     // fp16 only
+  int64_t virtual_tensor_parallel = 0;  // 0 in the deck: see the key table; 1 when not reproducible
+  double loss_scale_initial = 65536.0;  // fp16 only
   int64_t loss_scale_growth_steps = 1000;  // fp16 only
 };
 

@@ -81,6 +81,7 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
   fill_automatic_values(draft);
   check_model(draft);
   check_grid(draft, ranks);
+  check_parallel(draft);
   check_training(draft);
   warn_without_effect(draft);
   DeckResult result;

@@ -20,12 +20,12 @@ void add_grid(std::vector<Key>& table) {
       .unit("ranks")
       .between(1, kMaxExtent)
       .also({"tp", "tp_size", "tensor_model_parallel_size"})
-      .help("Ranks that share each matrix; only 1 in this release.");
+      .help("Ranks that share each matrix: heads, inner channels and vocabulary are cut.");
   rows.integer("pipeline_parallel", &GridConfig::pipeline_parallel)
       .unit("ranks")
       .between(1, kMaxExtent)
       .also({"pp", "pp_size", "pipeline_model_parallel_size"})
-      .help("Stages that share the blocks; only 1 in this release.");
+      .help("Stages that share the blocks.");
   rows.integer("context_parallel", &GridConfig::context_parallel)
       .unit("ranks")
       .between(1, kMaxExtent)
@@ -39,8 +39,40 @@ void add_grid(std::vector<Key>& table) {
   rows.boolean("sequence_parallel", &GridConfig::sequence_parallel)
       .also({"sp"})
       .help(
-          "Whether tensor_parallel also cuts the sequence outside the matrices; "
-          "only false in this release.");
+          "Whether tensor_parallel also cuts the tokens between the matrices: norms, residuals and "
+          "their memory.");
+  rows.text("rank_order", &GridConfig::rank_order)
+      .also({"order", "mapping", "mesh_dim_names"})
+      .help(
+          "The axes from the slowest to the fastest in the numbers of the ranks; the last one "
+          "shares a host first.");
+  rows.integer("zero_stage", &GridConfig::zero_stage)
+      .between(0, 3)
+      .also({"zero", "zero_optimization_stage", "stage"})
+      .help(
+          "What data-parallel ranks share instead of repeating it: 1 optimizer state, 2 gradients "
+          "too, 3 parameters too.");
+  rows.integer("zero_shards", &GridConfig::zero_shards)
+      .unit("ranks")
+      .between(0, kMaxRanks)
+      .automatic("data_parallel")
+      .also({"data_parallel_shard_degree", "dp_shard", "hsdp_shard_size"})
+      .help(
+          "Neighbouring data-parallel ranks that share one copy of the state; groups of them "
+          "repeat it (hybrid sharding).");
+  rows.choice<Recompute>("recompute", &GridConfig::recompute,
+                         {{"none", Recompute::none},
+                          {"selective", Recompute::selective},
+                          {"full", Recompute::full}})
+      .also({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
+      .help(
+          "What the backward pass computes again: nothing; attention, norms and the activation; or "
+          "whole blocks.");
+  rows.integer("recompute_interval", &GridConfig::recompute_interval)
+      .unit("blocks")
+      .between(1, 10000)
+      .also({"selective_ac_option", "recompute_num_layers", "activation_checkpoint_interval"})
+      .help("Every so-manieth block is computed again; 1 means all.");
   rows.real("bucket_mib", &GridConfig::bucket_mib)
       .unit("MiB")
       .above(0)
@@ -93,8 +125,18 @@ void add_numerics(std::vector<Key>& table) {
   rows.boolean("reproducible", &NumericsConfig::reproducible)
       .also({"deterministic"})
       .help(
-          "Whether loss and parameters are the same bytes on every layout; "
-          "data_parallel must then be a power of two.");
+          "Whether loss and parameters are the same bytes on every layout; data_parallel and "
+          "tensor_parallel must then be powers of two.");
+  rows.integer("virtual_tensor_parallel", &NumericsConfig::virtual_tensor_parallel)
+      .unit("shards")
+      .between(0, 64)
+      .automatic(
+          "the largest power of two up to 8 that divides num_heads and intermediate_size; 1 when "
+          "not reproducible")
+      .also({"virtual_tp"})
+      .help(
+          "Shards in which the reproducible mode computes every matrix, on one rank or on many; a "
+          "multiple of tensor_parallel.");
   rows.real("loss_scale_initial", &NumericsConfig::loss_scale_initial)
       .between(1, 16777216.0)
       .also({"initial_loss_scale", "loss_scale"})

@@ -138,6 +138,21 @@ void add_layers(SectionRows<ModelConfig>& rows) {
       .also({"use_qk_norm", "qk_layernorm"})
       .help("Whether queries and keys are normalised head by head before the product.");
   rows.real("logit_scale", &ModelConfig::logit_scale).above(0).help("Factor on the logits.");
+  rows.real("embedding_dropout", &ModelConfig::embedding_dropout)
+      .at_least(0)
+      .below(1)
+      .also({"embd_pdrop", "embedding_dropout_prob", "hidden_dropout"})
+      .help("Probability that a channel of the embedding is dropped while training.");
+  rows.real("attention_dropout", &ModelConfig::attention_dropout)
+      .at_least(0)
+      .below(1)
+      .also({"attn_pdrop", "attention_probs_dropout_prob"})
+      .help("Probability that a weight of the attention is dropped while training.");
+  rows.real("residual_dropout", &ModelConfig::residual_dropout)
+      .at_least(0)
+      .below(1)
+      .also({"resid_pdrop", "dropout", "hidden_dropout_prob"})
+      .help("Probability that a channel of what a branch adds to the stream is dropped.");
   rows.real("init_std", &ModelConfig::init_std)
       .above(0)
       .at_most(10)

@@ -39,11 +39,8 @@ struct Axis {
 };
 
 std::vector<Axis> axes(const Draft& draft) {
-  std::vector<Axis> all = {
-      {"grid.tensor_parallel",
-       {"model.num_heads", "model.num_kv_heads", "model.intermediate_size", "model.vocab_size"}},
-      {"grid.pipeline_parallel", {"model.num_layers"}},
-      {"grid.context_parallel", {"batch.seq_length"}}};
+  std::vector<Axis> all = {{"grid.tensor_parallel", {"model.num_heads", "model.intermediate_size"}},
+                           {"grid.context_parallel", {"batch.seq_length"}}};
   if (draft.config.grid.sequence_parallel) all[0].cuts.push_back("batch.seq_length");
   return all;
 }
@@ -59,15 +56,9 @@ void check_axis(Draft& draft, const Axis& axis) {
   const int64_t extent = value_of(draft, axis.name);
   for (const char* cut : axis.cuts) {
     if (!draft.are_sound({cut}) || value_of(draft, cut) % extent == 0) continue;
-    const std::string key = cut;
-    std::string suggestion =
-        try_nearest(extent, 1, kMaxExtent, [&](int64_t v) { return divides_all(draft, axis, v); });
-    // A vocabulary is often padded, so its next multiple is a way out as well.
-    if (key == "model.vocab_size")
-      suggestion +=
-          fmt::format(", or vocab_size = {}", (value_of(draft, cut) / extent + 1) * extent);
-    draft.fault(axis.name, fmt::format("{} is not a multiple of {}", draft.equation(cut), extent),
-                suggestion);
+    draft.fault(
+        axis.name, fmt::format("{} is not a multiple of {}", draft.equation(cut), extent),
+        try_nearest(extent, 1, kMaxExtent, [&](int64_t v) { return divides_all(draft, axis, v); }));
   }
 }
 
@@ -87,12 +78,9 @@ void check_experts(Draft& draft) {
 }
 
 void check_release(Draft& draft) {
-  for (const char* name : {"grid.tensor_parallel", "grid.pipeline_parallel",
-                           "grid.context_parallel", "grid.expert_parallel"})
+  for (const char* name : {"grid.context_parallel", "grid.expert_parallel"})
     if (draft.are_sound({name}) && value_of(draft, name) > 1)
       draft.fault(name, "not available in this release", "use 1");
-  if (draft.are_sound({"grid.sequence_parallel"}) && draft.config.grid.sequence_parallel)
-    draft.fault("grid.sequence_parallel", "not available in this release", "use false");
 }
 
 std::string product_text(const GridConfig& grid) {
@@ -108,7 +96,9 @@ void fill_data_parallel(Draft& draft, int64_t ranks, int64_t others) {
   }
   const std::string rule = fmt::format("{} = {} does not divide the {} ranks asked",
                                        product_text(draft.config.grid), others, ranks);
-  for (const Axis& axis : axes(draft)) {
+  std::vector<Axis> all = axes(draft);
+  all.push_back({"grid.pipeline_parallel", {}});
+  for (const Axis& axis : all) {
     const int64_t extent = value_of(draft, axis.name);
     if (extent == 1) continue;
     const int64_t rest = others / extent;
