@@ -102,8 +102,8 @@ class Planner {
     add("delta", own, hidden);
     add("norm.partials", (norm_rows + kNormChunk - 1) / kNormChunk, 2 * widest_norm,
         Storage::accumulate);
-    add("norm.gradients", tree_slots(split_.shards) + split_.shards, norm_widths(m_).total(),
-        Storage::accumulate);
+    add("norm.slices", split_.shards, 2 * std::max(hidden, 2 * m_.head_dim), Storage::accumulate);
+    add("norm.result", 1, std::max(norm_widths(m_).total(), 2 * hidden), Storage::accumulate);
     add("attention.scratch", 1, attention_scratch(config_.batch.seq_length, m_.head_dim),
         Storage::accumulate);
     add("d_stream", own, hidden);

@@ -125,6 +125,27 @@ Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& r
   return b;
 }
 
+int64_t activation_bytes(const Blueprint& b) {
+  const ActivationPlan& plan = b.activations;
+  const ElementType type = b.config.numerics.compute_type;
+  const GridConfig& grid = b.config.grid;
+  const bool splits = grid.pipeline_schedule == PipelineSchedule::zero_bubble &&
+                      grid.pipeline_parallel > 1;
+  int64_t bytes = planned_bytes(plan.workspace, type);
+  if (grid.recompute != Recompute::none) bytes += planned_bytes(plan.recomputed.recomputed, type);
+  for (const ChunkPlan& chunk : b.chunks) {
+    int64_t slot = planned_bytes(plan.input, type);
+    if (chunk.is_last) slot += planned_bytes(plan.head, type);
+    for (int64_t layer = chunk.layers.first; layer < chunk.layers.last; ++layer) {
+      const BlockPlan& block = is_recomputed(grid, layer) ? plan.recomputed : plan.plain;
+      slot += planned_bytes(block.kept, type);
+      if (splits) slot += planned_bytes(plan.split, type);
+    }
+    bytes += chunk.slots * slot;
+  }
+  return bytes;
+}
+
 Blueprint make_heaviest_blueprint(const Config& config, int64_t ranks) {
   Blueprint heaviest;
   int64_t most = -1;

@@ -117,6 +117,9 @@ constexpr int64_t later_runtime_bytes(int64_t ranks) {
 /// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.
 int tree_levels(int64_t micro_batches);
 
+/// Bytes of activations and workspace that a rank's stages carve from their arena.
+int64_t activation_bytes(const Blueprint& blueprint);
+
 /// Partial sums of gradients that the reproducible mode keeps on a rank.
 int reproducible_levels(const Blueprint& blueprint);
 
