@@ -129,8 +129,8 @@ int64_t activation_bytes(const Blueprint& b) {
   const ActivationPlan& plan = b.activations;
   const ElementType type = b.config.numerics.compute_type;
   const GridConfig& grid = b.config.grid;
-  const bool splits = grid.pipeline_schedule == PipelineSchedule::zero_bubble &&
-                      grid.pipeline_parallel > 1;
+  const bool splits =
+      grid.pipeline_schedule == PipelineSchedule::zero_bubble && grid.pipeline_parallel > 1;
   int64_t bytes = planned_bytes(plan.workspace, type);
   if (grid.recompute != Recompute::none) bytes += planned_bytes(plan.recomputed.recomputed, type);
   for (const ChunkPlan& chunk : b.chunks) {

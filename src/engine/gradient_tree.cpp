@@ -49,8 +49,7 @@ void GradientTree<Real>::add_from_left(int64_t block, size_t right_buffer, size_
   for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
     Kokkos::parallel_for(
         "gradient_tree.add",
-        Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(span.offset,
-                                                              span.offset + span.size),
+        Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(span.offset, span.offset + span.size),
         KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
 }
 
@@ -76,8 +75,8 @@ template <class Real>
 void GradientTree<Real>::next(int64_t block) {
   auto& order = order_[static_cast<size_t>(block)];
   const int64_t done = ++done_[static_cast<size_t>(block)];
-  ESPALIER_REQUIRE(done <= micro_batches_, "micro-batch {} of {} of block {}", done,
-                   micro_batches_, block);
+  ESPALIER_REQUIRE(done <= micro_batches_, "micro-batch {} of {} of block {}", done, micro_batches_,
+                   block);
   if (done == micro_batches_) {
     // Every stored sum stands to the left of this one.
     for (int level = 0; level < levels_; ++level)

@@ -61,8 +61,8 @@ ParameterStore<T>::ParameterStore(const ParameterTable& table)
     : ParameterStore(table, {{0, table.flat_size, 0}}, 0) {}
 
 template <class T>
-ParameterStore<T>::ParameterStore(const ParameterTable& table,
-                                  const std::vector<OwnedRange>& owned, int64_t zero_stage)
+ParameterStore<T>::ParameterStore(const ParameterTable& table, const std::vector<OwnedRange>& owned,
+                                  int64_t zero_stage)
     : table_(table), owned_(owned) {
   constexpr bool kSeparate = !std::is_same_v<T, Acc<T>>;
   if (zero_stage == 3 || (zero_stage > 0 && kSeparate)) master_indexing_ = Indexing::compact;
@@ -134,9 +134,8 @@ BlockView<const T> ParameterStore<T>::block(int64_t index) const {
   return {values() + table_.blocks[static_cast<size_t>(index)].offset};
 }
 
-#define ESPALIER_INSTANTIATE_REAL(Real)                                                      \
-  template void initialise_parameter<Real>(Real*, const ParameterSpec&, int64_t, int64_t, \
-                                           uint64_t);
+#define ESPALIER_INSTANTIATE_REAL(Real) \
+  template void initialise_parameter<Real>(Real*, const ParameterSpec&, int64_t, int64_t, uint64_t);
 ESPALIER_INSTANTIATE_REAL(float)
 ESPALIER_INSTANTIATE_REAL(double)
 ESPALIER_INSTANTIATE_REAL(bf16)

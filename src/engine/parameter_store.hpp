@@ -14,8 +14,8 @@ namespace espalier {
 
 /// Place of one local tensor in its block; absent where block < 0.
 struct Slot {
-  int64_t block = -1;   // in table.blocks
-  int64_t offset = 0;   // elements from the block's first
+  int64_t block = -1;  // in table.blocks
+  int64_t offset = 0;  // elements from the block's first
   int64_t rows = 0, columns = 0;
   bool present() const { return block >= 0; }
 };
@@ -31,7 +31,7 @@ struct LayerSlots {
   LinearSlots qkv, output, up, down;
 };
 struct ModelSlots {
-  Slot token, position, output;  // output is the token table where it is tied without a copy
+  Slot token, position, output;    // output is the token table where it is tied without a copy
   std::vector<LayerSlots> layers;  // by layer of the whole model; absent those of other ranks
   NormSlots final_norm;
 };

@@ -46,8 +46,8 @@ bool Pipeline<T>::hands_over(int64_t chunk) const {
 // Messages of one direction to one chunk come in the order of micro-batches on both sides.
 template <class T>
 int Pipeline<T>::tag(const PipelineAction& transfer) const {
-  const bool is_forward = transfer.kind == ActionKind::send_forward ||
-                          transfer.kind == ActionKind::recv_forward;
+  const bool is_forward =
+      transfer.kind == ActionKind::send_forward || transfer.kind == ActionKind::recv_forward;
   return static_cast<int>(2 * receiver_chunk(schedule_, rank_, transfer) + (is_forward ? 0 : 1));
 }
 
@@ -87,8 +87,8 @@ void Pipeline<T>::post_receive(const PipelineAction& a) {
   Transfer& t =
       take(a.kind == ActionKind::recv_forward ? inputs_ : d_outputs_, a.micro_batch, a.chunk);
   const Peer peer = peer_of(schedule_, rank_, a);
-  t.request = pp_->start_recv(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank),
-                              tag(a));
+  t.request =
+      pp_->start_recv(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank), tag(a));
 }
 
 template <class T>
@@ -100,8 +100,8 @@ void Pipeline<T>::send(const PipelineAction& a) {
   if (is_broken_for_test("pipeline_activation") && a.kind == ActionKind::send_forward)
     Kokkos::deep_copy(t.data, T(Real(0)));
   const Peer peer = peer_of(schedule_, rank_, a);
-  t.request = pp_->start_send(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank),
-                              tag(a));
+  t.request =
+      pp_->start_send(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank), tag(a));
   t.is_free = true;  // once the request is complete
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays a rank's part of a pipeline schedule: computes, sends and receives in the order of its list.
+// Plays a rank's part of a pipeline schedule: computes, sends and receives in the order of its
+// list.
 #pragma once
 
 #include <deque>
@@ -28,8 +29,8 @@ class Pipeline {
   /// `pp` null: one rank. All must outlive it.
   Pipeline(const Blueprint& blueprint, Stage<T>& stage, const Comm* pp);
 
-  /// One step's forward and backward passes. Returns the sum of the losses of each micro-batch; zeros on ranks
-  /// without the last stage.
+  /// One step's forward and backward passes. Returns the sum of the losses of each micro-batch;
+  /// zeros on ranks without the last stage.
   std::vector<double> train(const std::vector<TokenBatch>& micro_batches, double gradient_scale);
   /// The same without gradients.
   std::vector<double> evaluate(const std::vector<TokenBatch>& micro_batches);

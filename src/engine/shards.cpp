@@ -80,10 +80,10 @@ template <class T>
 void column_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w,
                     const ShardUnits& units) {
   const int64_t in = x.extent(1), out = y.extent(1);
-  ESPALIER_REQUIRE(y.extent(0) == x.extent(0) && w.extent(0) == y.extent(1) &&
-                       w.extent(1) == x.extent(1),
-                   "column-parallel product of x [{}, {}], w [{}, {}], y [{}, {}]", x.extent(0), in,
-                   w.extent(0), w.extent(1), y.extent(0), out);
+  ESPALIER_REQUIRE(
+      y.extent(0) == x.extent(0) && w.extent(0) == y.extent(1) && w.extent(1) == x.extent(1),
+      "column-parallel product of x [{}, {}], w [{}, {}], y [{}, {}]", x.extent(0), in, w.extent(0),
+      w.extent(1), y.extent(0), out);
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, T>(Op::none, Op::transpose, x.extent(0), r.count, in, 1, x.data(), in,
@@ -94,8 +94,7 @@ template <class T, class C>
 void column_backward_input(C* out, const Mat<const T>& dy, const Mat<const T>& w,
                            const std::vector<Range>& runs, Write write) {
   const int64_t in = w.extent(1), columns = dy.extent(1), rows = dy.extent(0);
-  if (runs.empty() && write == Write::overwrite)
-    std::fill(out, out + rows * in, C(Acc<T>(0)));
+  if (runs.empty() && write == Write::overwrite) std::fill(out, out + rows * in, C(Acc<T>(0)));
   Acc<T> keep = write == Write::add ? 1 : 0;
   for (const Range& r : runs) {
     gemm<T, C>(Op::none, Op::none, rows, in, r.count, 1, dy.data() + r.first, columns,
@@ -188,21 +187,21 @@ void ShardSum<T>::finish(T* out, int64_t tokens) {
     ranks_.template reduce<T>(plain_, out, tokens, width_, reinterpret_cast<T*>(received_));
 }
 
-#define ESPALIER_INSTANTIATE_SUM(T, C)                                                         \
-  template void column_backward_input<T, C>(C*, const Mat<const T>&, const Mat<const T>&,      \
-                                            const std::vector<Range>&, Write);                 \
-  template void row_forward<T, C>(C*, const Mat<const T>&, const Mat<const T>&,                \
+#define ESPALIER_INSTANTIATE_SUM(T, C)                                                    \
+  template void column_backward_input<T, C>(C*, const Mat<const T>&, const Mat<const T>&, \
+                                            const std::vector<Range>&, Write);            \
+  template void row_forward<T, C>(C*, const Mat<const T>&, const Mat<const T>&,           \
                                   const std::vector<Range>&, Write);
-#define ESPALIER_INSTANTIATE(T)                                                                  \
-  template void column_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,       \
-                                  const ShardUnits&);                                            \
-  template void column_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,               \
-                                          const Mat<const T>&, const ShardUnits&);               \
-  template void row_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,   \
-                                      const ShardUnits&);                                        \
-  template void row_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                  \
-                                       const Mat<const T>&, const ShardUnits&);                  \
-  template class ShardSum<T>;                                                                    \
+#define ESPALIER_INSTANTIATE(T)                                                                \
+  template void column_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,     \
+                                  const ShardUnits&);                                          \
+  template void column_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,             \
+                                          const Mat<const T>&, const ShardUnits&);             \
+  template void row_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, \
+                                      const ShardUnits&);                                      \
+  template void row_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                \
+                                       const Mat<const T>&, const ShardUnits&);                \
+  template class ShardSum<T>;                                                                  \
   ESPALIER_INSTANTIATE_SUM(T, T)
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -14,8 +14,8 @@
 
 namespace espalier {
 
-/// The runs of a matrix's cut dimension, local numbers, by local shard. A product is formed for each
-/// run on its own, so that its shape does not depend on how many shards a rank holds.
+/// The runs of a matrix's cut dimension, local numbers, by local shard. A product is formed for
+/// each run on its own, so that its shape does not depend on how many shards a rank holds.
 struct ShardUnits {
   std::vector<std::vector<Range>> compute;
   /// Of these, the runs whose share of the input's gradient counts here: a key head that several

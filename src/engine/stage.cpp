@@ -89,9 +89,12 @@ typename Stage<T>::Inputs Stage<T>::load(const TensorSet& set, const TokenBatch&
             from, count));
     return target.data();
   };
-  Inputs in{copy("inputs", tokens.inputs), copy("targets", tokens.targets),
-            copy("positions", tokens.positions), copy("document_start", tokens.document_start),
-            nullptr, nullptr};
+  Inputs in{copy("inputs", tokens.inputs),
+            copy("targets", tokens.targets),
+            copy("positions", tokens.positions),
+            copy("document_start", tokens.document_start),
+            nullptr,
+            nullptr};
   if (tokens.first_token == nullptr) return in;
   int64_t* index = set.get<int64_t>("token_index").data();
   int64_t* first = set.get<int64_t>("first_token").data();
@@ -108,8 +111,12 @@ template <class T>
 typename Stage<T>::At Stage<T>::at(Kept& kept, const ChunkPlan& chunk, int64_t layer,
                                    BlockView<const T> w) {
   const int64_t index = layer - chunk.layers.first;
-  return {kept, layer, index, kept.layers[static_cast<size_t>(index)],
-          slots_.layers[static_cast<size_t>(layer)], w};
+  return {kept,
+          layer,
+          index,
+          kept.layers[static_cast<size_t>(index)],
+          slots_.layers[static_cast<size_t>(layer)],
+          w};
 }
 
 template <class T>
@@ -200,8 +207,7 @@ void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
     const auto d_mlp = all_tokens(split.get<T>("mlp.d_output"), "d_gathered");
     mlp_weights(here, g, d_mlp, split.get<T>("d_up"));
     attention_weights(
-        here, g,
-        sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
+        here, g, sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
         split.get<T>("d_qkv"));
     norm_weights(here, g, split.get<Real>("norm.gradients").data());
     access_.gradients_done(block);

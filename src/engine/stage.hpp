@@ -22,7 +22,8 @@ struct TokenBatch {
   const int32_t* targets = nullptr;
   const int32_t* positions = nullptr;
   const int32_t* document_start = nullptr;
-  const int64_t* first_token = nullptr;  // global index of each sequence's first; null without dropout
+  const int64_t* first_token =
+      nullptr;  // global index of each sequence's first; null without dropout
   int64_t sequences = 0, length = 0;
 };
 
@@ -58,8 +59,8 @@ class Stage {
   /// Gradients of gradient_scale times the sum of the losses. On the last chunk `d_output` is
   /// unused and the sum of the losses is returned, else `d_output` is the gradient of forward()'s
   /// output; `d_input` receives the gradient of its input, unused on the first chunk.
-  double backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input,
-                  double gradient_scale, BackwardPart part);
+  double backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input, double gradient_scale,
+                  BackwardPart part);
   /// After backward(..., BackwardPart::input).
   void backward_weight(int64_t chunk, int64_t slot);
 

@@ -23,9 +23,8 @@ Mat<T> Stage<T>::branch_gradient(const At& a, const char* branch, BackwardPart p
     own = dropped;
   }
   if (part == BackwardPart::input) {
-    const auto kept =
-        a.kept.split[static_cast<size_t>(a.index)].template get<T>(std::string(branch) +
-                                                                   ".d_output");
+    const auto kept = a.kept.split[static_cast<size_t>(a.index)].template get<T>(
+        std::string(branch) + ".d_output");
     Kokkos::deep_copy(kept, own);
   }
   return all_tokens(own, "d_gathered");
@@ -52,8 +51,8 @@ void Stage<T>::backward_attention(const At& a, const Mat<T>& dy, const Mat<T>& d
   if (keys_.sharers > 1)
     shared_key_gradients(a, d_qkv);
   else
-    attention_gradients(a, 0, attention_.head.heads, views(d_qkv), views(a.block.get<T>("attention.qkv")),
-                        attention_.head.kv_heads);
+    attention_gradients(a, 0, attention_.head.heads, views(d_qkv),
+                        views(a.block.get<T>("attention.qkv")), attention_.head.kv_heads);
   rotate(d_qkv, Rotation::inverse, a.kept.in);
   if (model_.qk_norm) qk_norm_backward(a, d_qkv);
 }
@@ -71,7 +70,8 @@ void Stage<T>::attention_gradients(const At& a, int64_t first_head, int64_t head
     return HeadRows<const T>(m.data() + first_head * model_.head_dim, m.extent(1));
   };
   const auto log_sum = a.block.get<Real>("attention.log_sum");
-  attention_backward<T>(d_in, from(work_.get<T>("d_heads")), from(a.block.get<T>("attention.heads")),
+  attention_backward<T>(d_in, from(work_.get<T>("d_heads")),
+                        from(a.block.get<T>("attention.heads")),
                         HeadRows<const Real>(log_sum.data() + first_head, log_sum.extent(1)), in,
                         a.kept.in.document_start, shape, attention_dropout(a, first_head),
                         work_.get<Real>("attention.scratch").data());
@@ -126,8 +126,8 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   const TensorSet& kept = together ? work_ : a.kept.split[static_cast<size_t>(a.index)];
   const auto d_qkv = kept.get<T>("d_qkv"), d_up = kept.get<T>("d_up");
   const auto d_normed = work_.get<T>("d_normed");
-  Real* norms = together ? work_.get<Real>("norm.result").data()
-                         : kept.get<Real>("norm.gradients").data();
+  Real* norms =
+      together ? work_.get<Real>("norm.result").data() : kept.get<Real>("norm.gradients").data();
   BlockView<Real> g;
   if (together) g = access_.gradients(a.slots.block);
   const auto up = a.w.matrix(a.slots.up.weight), qkv = a.w.matrix(a.slots.qkv.weight);
@@ -189,8 +189,8 @@ void Stage<T>::backward_embedding(const Kept& k) {
   access_.progress();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                      \
-  template void Stage<T>::backward_block(const At&, BackwardPart);   \
+#define ESPALIER_INSTANTIATE(T)                                    \
+  template void Stage<T>::backward_block(const At&, BackwardPart); \
   template void Stage<T>::backward_embedding(const Kept&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -18,8 +18,12 @@ QueryKeyValue<T> Stage<T>::views(const Mat<T>& qkv) const {
 template <class T>
 RowSet<T> Stage<T>::head_rows(const Mat<T>& qkv, int64_t column, int64_t heads) const {
   const int64_t dim = model_.head_dim;
-  return {qkv.data() + column, static_cast<int64_t>(qkv.extent(0)) * heads, dim, heads,
-          static_cast<int64_t>(qkv.extent(1)), dim};
+  return {qkv.data() + column,
+          static_cast<int64_t>(qkv.extent(0)) * heads,
+          dim,
+          heads,
+          static_cast<int64_t>(qkv.extent(1)),
+          dim};
 }
 
 // What a product reads: every token, from the ranks that hold them.
@@ -257,11 +261,10 @@ template <class T>
 void Stage<T>::leave_chunk(const At& last, T* output) {
   ScopedPart part(Part::norm);
   const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
-  residual_add<T>(Mat<T>(output, plan_.own_tokens.count, model_.hidden_size),
-                  last.block.get<T>(stream), work_.get<T>("delta"),
-                  last.w.vector(last.slots.down.bias),
-                  mask("mlp", last.layer, model_.residual_dropout, last.kept),
-                  own_token_index(last.kept));
+  residual_add<T>(
+      Mat<T>(output, plan_.own_tokens.count, model_.hidden_size), last.block.get<T>(stream),
+      work_.get<T>("delta"), last.w.vector(last.slots.down.bias),
+      mask("mlp", last.layer, model_.residual_dropout, last.kept), own_token_index(last.kept));
 }
 
 template <class T>
@@ -278,17 +281,17 @@ void Stage<T>::final_norm(const At& last) {
       own_token_index(last.kept));
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                      \
-  template QueryKeyValue<T> Stage<T>::views(const Mat<T>&) const;                    \
-  template RowSet<T> Stage<T>::head_rows(const Mat<T>&, int64_t, int64_t) const;     \
-  template Mat<T> Stage<T>::all_tokens(const Mat<T>&, const char*);                  \
-  template void Stage<T>::embed(const Kept&, const Mat<T>&);                         \
-  template void Stage<T>::enter_block(const At&, const At*);                         \
-  template AttentionDropout Stage<T>::attention_dropout(const At&, int64_t) const;   \
-  template void Stage<T>::rotate(const Mat<T>&, Rotation, const Inputs&);            \
-  template void Stage<T>::forward_block(const At&);                                  \
-  template void Stage<T>::recompute(const At&);                                      \
-  template void Stage<T>::leave_chunk(const At&, T*);                                \
+#define ESPALIER_INSTANTIATE(T)                                                    \
+  template QueryKeyValue<T> Stage<T>::views(const Mat<T>&) const;                  \
+  template RowSet<T> Stage<T>::head_rows(const Mat<T>&, int64_t, int64_t) const;   \
+  template Mat<T> Stage<T>::all_tokens(const Mat<T>&, const char*);                \
+  template void Stage<T>::embed(const Kept&, const Mat<T>&);                       \
+  template void Stage<T>::enter_block(const At&, const At*);                       \
+  template AttentionDropout Stage<T>::attention_dropout(const At&, int64_t) const; \
+  template void Stage<T>::rotate(const Mat<T>&, Rotation, const Inputs&);          \
+  template void Stage<T>::forward_block(const At&);                                \
+  template void Stage<T>::recompute(const At&);                                    \
+  template void Stage<T>::leave_chunk(const At&, T*);                              \
   template void Stage<T>::final_norm(const At&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

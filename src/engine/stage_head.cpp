@@ -112,8 +112,8 @@ double Stage<T>::backward_head(Kept& k, double gradient_scale) {
   return loss;
 }
 
-#define ESPALIER_INSTANTIATE(T)                                       \
-  template double Stage<T>::head(Kept&, double, Gradient);            \
+#define ESPALIER_INSTANTIATE(T)                            \
+  template double Stage<T>::head(Kept&, double, Gradient); \
   template double Stage<T>::backward_head(Kept&, double);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

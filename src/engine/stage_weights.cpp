@@ -161,17 +161,17 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
   if (cuts_tokens() && !is_broken_for_test("token_norm_sum")) tp_.sum(result, width);
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                \
+#define ESPALIER_INSTANTIATE(T)                                                                  \
   template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&); \
-  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,         \
-                                            const Mat<T>&);                                    \
-  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);               \
-  template void Stage<T>::add_vector(const Vec<Real>&, const Real*);                           \
-  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,    \
-                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&, \
-                                               Accumulate, Real*);                             \
-  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                          \
-  template void Stage<T>::sum_head_norms(Real*);                                               \
+  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,           \
+                                            const Mat<T>&);                                      \
+  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                 \
+  template void Stage<T>::add_vector(const Vec<Real>&, const Real*);                             \
+  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
+                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
+                                               Accumulate, Real*);                               \
+  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                            \
+  template void Stage<T>::sum_head_norms(Real*);                                                 \
   template void Stage<T>::sum_token_norms(Real*, int64_t);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

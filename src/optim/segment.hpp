@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "blueprint/partition.hpp"
@@ -41,6 +42,16 @@ struct SegmentPart {
 /// row
 std::vector<SegmentPart> owned_parts(const std::vector<OptimizerSegment>& segments,
                                      const std::vector<OwnedRange>& owned);
+
+/// A list where kernels can read it.
+template <class T>
+Buffer<T> device_copy(const std::string& label, const std::vector<T>& list) {
+  Buffer<T> buffer(label, list.size());
+  const auto mirror = Kokkos::create_mirror_view(buffer);
+  for (size_t i = 0; i < list.size(); ++i) mirror(i) = list[i];
+  Kokkos::deep_copy(buffer, mirror);
+  return buffer;
+}
 
 /// Elements of a chunk at most, longer rows apart: small enough that many threads share the work,
 /// large enough that starting one costs nothing.

@@ -12,6 +12,7 @@
 #include "blueprint/partition.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
+#include "parallel/slice_exchange.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
@@ -19,8 +20,6 @@ namespace espalier {
 /// Blocks under way at once: one that is filled while one travels and one is added up.
 constexpr int64_t kScratch = 3;
 
-template <class Real>
-class SliceSum;
 template <class Real>
 class OrderedReduction;
 
@@ -57,17 +56,17 @@ class BlockReducer {
   enum class Use { free, held, travelling };
   struct Scratch {
     Buffer<Real> data;
-    std::unique_ptr<SliceSum<Real>> sum;
+    std::unique_ptr<SliceExchange<Real>> exchange;
     Use use = Use::free;
     int64_t block = 0;
   };
-  void deliver(Scratch& scratch);
 
   const Comm& shard_;
   const Comm& replica_;
   const Partition& partition_;
   Sink sink_;
   std::vector<std::vector<OwnedRange>> owned_;  // by block, of this rank
+  std::vector<Slices> slices_;                  // by block
   std::vector<Scratch> pool_;
   std::deque<int64_t> travelling_;  // scratch numbers, in the order of submission
   std::vector<std::unique_ptr<OrderedReduction<Real>>> lanes_;  // over replicas

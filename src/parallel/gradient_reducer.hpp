@@ -68,7 +68,7 @@ class GradientReducer {
  private:
   bool push();
 
-  const Comm& shard_;
+  const Comm& waits_on_;  // the axis that finish() is counted for
   const Partition& partition_;
   const ReduceTime time_;
   std::vector<int64_t> missing_;  // blocks of each bucket in this step

@@ -4,13 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "blueprint/partition.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {
 
-/// Gathers under way at once, of either kind.
+/// Buckets of gather_all() under way at once.
 constexpr int64_t kGatherLanes = 4;
 
 /// Values travel as they are, as bytes, without buffers of its own.
@@ -31,9 +32,13 @@ class ParameterGather {
   Request start(int64_t block, const T* compact, T* block_buffer);
 
  private:
+  Request start_bucket(const Bucket& bucket, T* flat);
+  T* target(T* place, int64_t flat);
+
   const Comm& shard_;
   const Partition& partition_;
-  int64_t started_ = 0;  // blocks, for the streams
+  std::vector<std::vector<std::vector<OwnedRange>>> owned_;  // by block and shard
+  std::vector<T> scrap_;                                     // what a test throws away
 };
 
 }  // namespace espalier

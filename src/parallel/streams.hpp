@@ -5,9 +5,9 @@
 
 namespace espalier {
 
-constexpr int kReducerStream = 0;     // of lane 0; kReducerLanes of them
-constexpr int kBlockStream = 8;       // of scratch 0; kScratch of them
-constexpr int kGatherAllStream = 16;  // kGatherLanes of them
-constexpr int kGatherStream = 24;     // kGatherLanes of them
+constexpr int kReducerStream = 0;  // of lane 0, and one a lane
+constexpr int kBlockStream = 8;
+constexpr int kGatherStream = 9;
+constexpr int kReplicaStream = 16;  // of lane 0, and one a lane
 
 }  // namespace espalier

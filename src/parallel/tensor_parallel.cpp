@@ -102,15 +102,15 @@ void TensorParallel<T>::share(E* all, int64_t count, int64_t sharers) {
   tp_->start_exchange(send, receive, 0).wait();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                               \
-  template class TensorParallel<T>;                                                           \
+#define ESPALIER_INSTANTIATE(T)                                                                  \
+  template class TensorParallel<T>;                                                              \
   template void TensorParallel<T>::reduce<Acc<T>>(const Acc<T>*, T*, int64_t, int64_t, Acc<T>*); \
   template void TensorParallel<T>::share<Acc<T>>(Acc<T>*, int64_t, int64_t);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 ESPALIER_INSTANTIATE(bf16)
 ESPALIER_INSTANTIATE(fp16)
-#define ESPALIER_INSTANTIATE_16(T)                                                 \
+#define ESPALIER_INSTANTIATE_16(T)                                                \
   template void TensorParallel<T>::reduce<T>(const T*, T*, int64_t, int64_t, T*); \
   template void TensorParallel<T>::share<T>(T*, int64_t, int64_t);
 ESPALIER_INSTANTIATE_16(bf16)
