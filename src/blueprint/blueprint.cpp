@@ -88,6 +88,17 @@ void add_chunks(Blueprint& b) {
   }
 }
 
+void add_partition(Blueprint& b) {
+  const GridConfig& grid = b.config.grid;
+  const int64_t width = b.config.numerics.compute_type == ElementType::fp64 ? 8 : 4;
+  const auto elements =
+      std::max<int64_t>(1, static_cast<int64_t>(grid.bucket_mib * 1024.0 * 1024.0) / width);
+  b.partition = make_partition(b.parameters, b.zero_shards, elements,
+                               grid.zero_stage < 2 ? BucketJoin::yes : BucketJoin::no);
+  b.owned = grid.zero_stage == 0 ? own_everything(b.parameters.flat_size)
+                                 : b.partition.owned_by(b.rank.data % b.zero_shards);
+}
+
 }  // namespace
 
 Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& rank) {
@@ -121,6 +132,7 @@ Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& r
   b.parameters = make_parameter_table(b.config, b.place);
   b.activations = make_activation_plan(b.config, b.place.split);
   add_chunks(b);
+  add_partition(b);
   add_operators(b);
   return b;
 }

@@ -9,6 +9,7 @@
 
 #include "blueprint/activation_plan.hpp"
 #include "blueprint/parameter_table.hpp"
+#include "blueprint/partition.hpp"
 #include "blueprint/schedule.hpp"
 #include "deck/config.hpp"
 
@@ -80,6 +81,8 @@ struct Blueprint {
   std::vector<ChunkPlan> chunks;  // of this rank
   MicroBatchSet own_micro_batches;
   int64_t zero_shards = 1, zero_replicas = 1;  // their product is data_parallel
+  Partition partition;                         // among zero_shards
+  std::vector<OwnedRange> owned;               // what this rank updates; all at stage 0
 
   int64_t data_parallel = 1;
   int64_t micro_batches = 1;              // of one step on one data-parallel rank
@@ -93,8 +96,7 @@ struct Blueprint {
 /// `ranks` fills grid.data_parallel = 0. Throws DeckError when batch and grid do not divide.
 Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& rank = {});
 
-/// The blueprints of one data-parallel rank's stages and shards: what differs between ranks.
-/// The place with the largest memory bill.
+/// That of the stage with the largest memory bill.
 Blueprint make_heaviest_blueprint(const Config& config, int64_t ranks);
 
 enum class OptimizerState { allocated, none };
@@ -122,6 +124,11 @@ int64_t activation_bytes(const Blueprint& blueprint);
 
 /// Partial sums of gradients that the reproducible mode keeps on a rank.
 int reproducible_levels(const Blueprint& blueprint);
+
+/// ZeRO 3: layers that are gathered at once: the one before, the current one and the next.
+constexpr int64_t kGatheredLayers = 3;
+/// Elements of the buffers into which ZeRO 3 gathers blocks.
+int64_t gathered_elements(const ParameterTable& table);
 
 /// What one rank will hold.
 MemoryBill make_memory_bill(const Blueprint& blueprint, const MemoryAssumptions& assumptions);

@@ -2,6 +2,8 @@
 // The operators of the stages that one rank holds, forward and backward, on planned memory.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
@@ -11,6 +13,7 @@
 #include "layers/cross_entropy.hpp"
 #include "layers/linear.hpp"
 #include "layers/norm.hpp"
+#include "layers/rope.hpp"
 #include "parallel/tensor_parallel.hpp"
 #include "tensor/arena.hpp"
 
@@ -83,6 +86,8 @@ class Stage {
     const TensorSet& block;
     const LayerSlots& slots;
     BlockView<const T> w;
+    Mat<T> tensor(const std::string& name) const { return block.get<T>(name); }
+    Mat<Real> sums(const std::string& name) const { return block.get<Real>(name); }
   };
 
   void plan_slots();

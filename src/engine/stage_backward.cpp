@@ -38,7 +38,7 @@ void Stage<T>::backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up) {
     row_backward_input<T>(d_activated, dy, a.w.matrix(a.slots.down.weight), units_.down);
   }
   ScopedPart part(Part::activation);
-  activation_backward<T>(model_.activation, d_up, d_activated, a.block.get<T>("mlp.up"));
+  activation_backward<T>(model_.activation, d_up, d_activated, a.tensor("mlp.up"));
 }
 
 template <class T>
@@ -51,8 +51,8 @@ void Stage<T>::backward_attention(const At& a, const Mat<T>& dy, const Mat<T>& d
   if (keys_.sharers > 1)
     shared_key_gradients(a, d_qkv);
   else
-    attention_gradients(a, 0, attention_.head.heads, views(d_qkv),
-                        views(a.block.get<T>("attention.qkv")), attention_.head.kv_heads);
+    attention_gradients(a, 0, attention_.head.heads, views(d_qkv), views(a.tensor("attention.qkv")),
+                        attention_.head.kv_heads);
   rotate(d_qkv, Rotation::inverse, a.kept.in);
   if (model_.qk_norm) qk_norm_backward(a, d_qkv);
 }
@@ -69,9 +69,8 @@ void Stage<T>::attention_gradients(const At& a, int64_t first_head, int64_t head
   const auto from = [&](const Mat<T>& m) {
     return HeadRows<const T>(m.data() + first_head * model_.head_dim, m.extent(1));
   };
-  const auto log_sum = a.block.get<Real>("attention.log_sum");
-  attention_backward<T>(d_in, from(work_.get<T>("d_heads")),
-                        from(a.block.get<T>("attention.heads")),
+  const auto log_sum = a.sums("attention.log_sum");
+  attention_backward<T>(d_in, from(work_.get<T>("d_heads")), from(a.tensor("attention.heads")),
                         HeadRows<const Real>(log_sum.data() + first_head, log_sum.extent(1)), in,
                         a.kept.in.document_start, shape, attention_dropout(a, first_head),
                         work_.get<Real>("attention.scratch").data());
@@ -84,7 +83,7 @@ void Stage<T>::shared_key_gradients(const At& a, const Mat<T>& d_qkv) {
   const int64_t dim = model_.head_dim, queries = model_.num_heads / split_.shards;
   const int64_t width = 2 * dim, size = plan_.tokens * width, sharers = keys_.sharers;
   const auto partials = work_.get<T>("key_partials");
-  const auto d = views(d_qkv), in = views(a.block.get<T>("attention.qkv"));
+  const auto d = views(d_qkv), in = views(a.tensor("attention.qkv"));
   const int64_t first_kv = keys_.local(split_).first;
   for (int64_t s = 0; s < split_.local_shards(); ++s) {
     const int64_t shard = split_.first_shard() + s, entry = shard % sharers;
@@ -149,8 +148,8 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   if (together) mlp_weights(a, g, dy, d_up);
   if (sequential) {
     input_gradient(Branches::mlp);
-    stream_norm_backward(a.slots.mlp_norm, a.w, a.block.get<T>("mlp.input"),
-                         a.block.get<Real>("mlp.norm.statistics"), d_normed, Accumulate::yes,
+    stream_norm_backward(a.slots.mlp_norm, a.w, a.tensor("mlp.input"),
+                         a.sums("mlp.norm.statistics"), d_normed, Accumulate::yes,
                          norms + norm_widths(model_).tokens / 2);
     dy = branch_gradient(a, "attention", part);
   }
@@ -158,9 +157,8 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   if (model_.qk_norm) sum_head_norms(norms + norm_widths(model_).tokens);
   if (together) attention_weights(a, g, dy, d_qkv);
   input_gradient(sequential ? Branches::attention : Branches::both);
-  stream_norm_backward(a.slots.attention_norm, a.w, a.block.get<T>("input"),
-                       a.block.get<Real>("attention.norm.statistics"), d_normed, Accumulate::yes,
-                       norms);
+  stream_norm_backward(a.slots.attention_norm, a.w, a.tensor("input"),
+                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms);
   sum_token_norms(norms, norm_widths(model_).tokens);
   if (together) norm_weights(a, g, norms);
 }

@@ -71,10 +71,9 @@ void Stage<T>::embed(const Kept& k, const Mat<T>& x) {
 template <class T>
 void Stage<T>::first_norm(const At& a) {
   ScopedPart part(Part::norm);
-  norm_forward<T>(model_.norm, a.block.get<T>("attention.normed"),
-                  a.block.get<Real>("attention.norm.statistics").data(),
-                  RowSet<T>(a.block.get<T>("input")), norm_parameters(a.w, a.slots.attention_norm),
-                  model_.norm_eps);
+  norm_forward<T>(model_.norm, a.tensor("attention.normed"),
+                  a.sums("attention.norm.statistics").data(), RowSet<T>(a.tensor("input")),
+                  norm_parameters(a.w, a.slots.attention_norm), model_.norm_eps);
 }
 
 // The block's input and its first norm; the input is there, or comes from the block before.
@@ -83,19 +82,18 @@ void Stage<T>::enter_block(const At& a, const At* before) {
   if (before == nullptr) return first_norm(a);
   ScopedPart part(Part::norm);
   const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
-  residual_norm_forward<T>(model_.norm, a.block.get<T>("attention.normed"),
-                           a.block.get<Real>("attention.norm.statistics").data(),
-                           a.block.get<T>("input"), before->block.get<T>(stream),
-                           work_.get<T>("delta"), before->w.vector(before->slots.down.bias),
-                           norm_parameters(a.w, a.slots.attention_norm), model_.norm_eps,
-                           mask("mlp", before->layer, model_.residual_dropout, a.kept),
-                           own_token_index(a.kept));
+  residual_norm_forward<T>(
+      model_.norm, a.tensor("attention.normed"), a.sums("attention.norm.statistics").data(),
+      a.tensor("input"), before->tensor(stream), work_.get<T>("delta"),
+      before->w.vector(before->slots.down.bias), norm_parameters(a.w, a.slots.attention_norm),
+      model_.norm_eps, mask("mlp", before->layer, model_.residual_dropout, a.kept),
+      own_token_index(a.kept));
 }
 
 template <class T>
 void Stage<T>::project_qkv(const At& a) {
-  const auto x = all_tokens(a.block.get<T>("attention.normed"), "gathered");
-  const auto y = a.block.get<T>(model_.qk_norm ? "attention.qkv_raw" : "attention.qkv");
+  const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
+  const auto y = a.tensor(model_.qk_norm ? "attention.qkv_raw" : "attention.qkv");
   {
     ScopedPart part(Part::matmul);
     column_forward<T>(y, x, a.w.matrix(a.slots.qkv.weight), units_.qkv);
@@ -109,9 +107,9 @@ void Stage<T>::project_qkv(const At& a) {
 template <class T>
 void Stage<T>::qk_norm_forward(const At& a) {
   ScopedPart part(Part::norm);
-  const auto raw = a.block.get<T>("attention.qkv_raw");
-  const auto qkv = a.block.get<T>("attention.qkv");
-  Real* statistics = a.block.get<Real>("attention.qk_norm.statistics").data();
+  const auto raw = a.tensor("attention.qkv_raw");
+  const auto qkv = a.tensor("attention.qkv");
+  Real* statistics = a.sums("attention.qk_norm.statistics").data();
   const int64_t dim = model_.head_dim, heads = attention_.head.heads;
   Kokkos::deep_copy(qkv, raw);  // values pass through; queries and keys are overwritten
   const auto one = [&](const NormSlots& slots, int64_t head, int64_t count) {
@@ -136,11 +134,10 @@ AttentionDropout Stage<T>::attention_dropout(const At& a, int64_t first_head) co
 // projection left.
 template <class T>
 void Stage<T>::attend(const At& a) {
-  const auto qkv = a.block.get<T>("attention.qkv");
+  const auto qkv = a.tensor("attention.qkv");
   ScopedPart part(Part::attention);
-  attention_forward<T>(a.block.get<T>("attention.heads"),
-                       HeadRows<Real>(a.block.get<Real>("attention.log_sum")), views(qkv),
-                       a.kept.in.document_start, attention_, attention_dropout(a, 0),
+  attention_forward<T>(a.tensor("attention.heads"), HeadRows<Real>(a.sums("attention.log_sum")),
+                       views(qkv), a.kept.in.document_start, attention_, attention_dropout(a, 0),
                        work_.get<Real>("attention.scratch").data());
 }
 
@@ -161,8 +158,8 @@ template <class T>
 void Stage<T>::mlp_input(const At& a) {
   ScopedPart part(Part::norm);
   residual_norm_forward<T>(
-      model_.norm, a.block.get<T>("mlp.normed"), a.block.get<Real>("mlp.norm.statistics").data(),
-      a.block.get<T>("mlp.input"), a.block.get<T>("input"), work_.get<T>("delta"),
+      model_.norm, a.tensor("mlp.normed"), a.sums("mlp.norm.statistics").data(),
+      a.tensor("mlp.input"), a.tensor("input"), work_.get<T>("delta"),
       a.w.vector(a.slots.output.bias), norm_parameters(a.w, a.slots.mlp_norm), model_.norm_eps,
       mask("attention", a.layer, model_.residual_dropout, a.kept), own_token_index(a.kept));
 }
@@ -170,15 +167,14 @@ void Stage<T>::mlp_input(const At& a) {
 template <class T>
 void Stage<T>::up_and_activate(const At& a) {
   const bool sequential = model_.residual == Residual::sequential;
-  const auto x =
-      all_tokens(a.block.get<T>(sequential ? "mlp.normed" : "attention.normed"), "gathered");
-  const auto up = a.block.get<T>("mlp.up");
+  const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
+  const auto up = a.tensor("mlp.up");
   {
     ScopedPart part(Part::matmul);
     column_forward<T>(up, x, a.w.matrix(a.slots.up.weight), units_.up);
   }
   ScopedPart part(Part::activation);
-  activation_forward<T>(model_.activation, a.block.get<T>("mlp.activated"), up,
+  activation_forward<T>(model_.activation, a.tensor("mlp.activated"), up,
                         a.w.vector(a.slots.up.bias));
 }
 
@@ -186,8 +182,8 @@ void Stage<T>::up_and_activate(const At& a) {
 template <class T>
 void Stage<T>::add_branches(const At& a, Branches branches) {
   const auto delta = work_.get<T>("delta");
-  const auto heads = a.block.get<T>("attention.heads");
-  const auto activated = a.block.get<T>("mlp.activated");
+  const auto heads = a.tensor("attention.heads");
+  const auto activated = a.tensor("mlp.activated");
   const auto output = a.w.matrix(a.slots.output.weight);
   const auto down = a.w.matrix(a.slots.down.weight);
   shard_sum_->run(delta.data(), plan_.tokens, [&](int64_t s, auto* out) {
@@ -206,7 +202,7 @@ template <class T>
 void Stage<T>::forward_attention(const At& a) {
   project_qkv(a);
   if (model_.qk_norm) qk_norm_forward(a);
-  rotate(a.block.get<T>("attention.qkv"), Rotation::forward, a.kept.in);
+  rotate(a.tensor("attention.qkv"), Rotation::forward, a.kept.in);
   attend(a);
 }
 
@@ -242,29 +238,28 @@ void Stage<T>::recompute(const At& a) {
   }
   if (model_.qk_norm) {
     qk_norm_forward(a);
-    rotate(a.block.get<T>("attention.qkv"), Rotation::forward, a.kept.in);
+    rotate(a.tensor("attention.qkv"), Rotation::forward, a.kept.in);
   }
   attend(a);
   if (sequential) {
     ScopedPart part(Part::norm);
-    norm_forward<T>(model_.norm, a.block.get<T>("mlp.normed"),
-                    a.block.get<Real>("mlp.norm.statistics").data(),
-                    RowSet<T>(a.block.get<T>("mlp.input")), norm_parameters(a.w, a.slots.mlp_norm),
+    norm_forward<T>(model_.norm, a.tensor("mlp.normed"), a.sums("mlp.norm.statistics").data(),
+                    RowSet<T>(a.tensor("mlp.input")), norm_parameters(a.w, a.slots.mlp_norm),
                     model_.norm_eps);
   }
   ScopedPart part(Part::activation);
-  activation_forward<T>(model_.activation, a.block.get<T>("mlp.activated"),
-                        a.block.get<T>("mlp.up"), Vec<const T>(nullptr, 0));
+  activation_forward<T>(model_.activation, a.tensor("mlp.activated"), a.tensor("mlp.up"),
+                        Vec<const T>(nullptr, 0));
 }
 
 template <class T>
 void Stage<T>::leave_chunk(const At& last, T* output) {
   ScopedPart part(Part::norm);
   const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
-  residual_add<T>(
-      Mat<T>(output, plan_.own_tokens.count, model_.hidden_size), last.block.get<T>(stream),
-      work_.get<T>("delta"), last.w.vector(last.slots.down.bias),
-      mask("mlp", last.layer, model_.residual_dropout, last.kept), own_token_index(last.kept));
+  residual_add<T>(Mat<T>(output, plan_.own_tokens.count, model_.hidden_size), last.tensor(stream),
+                  work_.get<T>("delta"), last.w.vector(last.slots.down.bias),
+                  mask("mlp", last.layer, model_.residual_dropout, last.kept),
+                  own_token_index(last.kept));
 }
 
 template <class T>
@@ -275,7 +270,7 @@ void Stage<T>::final_norm(const At& last) {
   ScopedPart part(Part::norm);
   residual_norm_forward<T>(
       model_.norm, head.get<T>("final.normed"), head.get<Real>("final_norm.statistics").data(),
-      head.get<T>("final.input"), last.block.get<T>(stream), work_.get<T>("delta"),
+      head.get<T>("final.input"), last.tensor(stream), work_.get<T>("delta"),
       last.w.vector(last.slots.down.bias), norm_parameters(use.values(), slots_.final_norm),
       model_.norm_eps, mask("mlp", last.layer, model_.residual_dropout, last.kept),
       own_token_index(last.kept));

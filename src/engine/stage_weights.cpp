@@ -19,11 +19,10 @@ void Stage<T>::bias_gradient(BlockView<Real> g, const Slot& slot, const Mat<T>& 
 template <class T>
 void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up) {
   const bool sequential = model_.residual == Residual::sequential;
-  const auto x =
-      all_tokens(a.block.get<T>(sequential ? "mlp.normed" : "attention.normed"), "gathered");
+  const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
   {
     ScopedPart part(Part::matmul);
-    row_backward_weight<T>(g.matrix(a.slots.down.weight), dy, a.block.get<T>("mlp.activated"),
+    row_backward_weight<T>(g.matrix(a.slots.down.weight), dy, a.tensor("mlp.activated"),
                            units_.down);
     column_backward_weight<T>(g.matrix(a.slots.up.weight), d_up, x, units_.up);
   }
@@ -34,10 +33,10 @@ void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, con
 template <class T>
 void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy,
                                  const Mat<T>& d_qkv) {
-  const auto x = all_tokens(a.block.get<T>("attention.normed"), "gathered");
+  const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
   {
     ScopedPart part(Part::matmul);
-    row_backward_weight<T>(g.matrix(a.slots.output.weight), dy, a.block.get<T>("attention.heads"),
+    row_backward_weight<T>(g.matrix(a.slots.output.weight), dy, a.tensor("attention.heads"),
                            units_.output);
     column_backward_weight<T>(g.matrix(a.slots.qkv.weight), d_qkv, x, units_.qkv);
   }
@@ -120,8 +119,8 @@ void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<cons
 template <class T>
 void Stage<T>::qk_norm_backward(const At& a, const Mat<T>& d_qkv) {
   ScopedPart part(Part::norm);
-  const auto raw = a.block.get<T>("attention.qkv_raw");
-  const Real* statistics = a.block.get<Real>("attention.qk_norm.statistics").data();
+  const auto raw = a.tensor("attention.qkv_raw");
+  const Real* statistics = a.sums("attention.qk_norm.statistics").data();
   const int64_t dim = model_.head_dim, heads = attention_.head.heads;
   const int64_t vectors = a.slots.q_norm.bias.present() ? 2 : 1, width = 2 * vectors * dim;
   const int64_t shards = split_.local_shards(), queries = heads / shards;
