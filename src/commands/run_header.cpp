@@ -56,6 +56,7 @@ void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill
   info("espalier     {}", r.build);
   info("deck         {} -> {}", r.deck_path, b.config.run.directory);
   info("grid         {}", indent(launch.grid.describe()));
+  for (const std::string& warning : launch.grid.placement_warnings()) print_warning(warning);
   info("gemm         {}; {:.1f} GFLOP/s a rank{}", r.gemm_library, r.peak_gflops,
        r.gemm_gflops > 0 ? " measured" : " by monitor.peak_gflops");
   const double nominal = nominal_core_peak() * 1e-9 * Exec::concurrency();

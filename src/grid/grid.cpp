@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the grid, and words for it.
+// Makes the grid and its communicators.
 #include "grid/grid.hpp"
 
 #include <algorithm>
@@ -8,21 +8,30 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/test_hooks.hpp"
 #include "grid/mpi_check.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr int kAxes = 4;
+constexpr int kAxes = Placement::kAxes;
+constexpr const char* kAxisNames[kAxes] = {"pp", "dp", "cp", "tp"};
 constexpr size_t kHostBytes = 256;
 
-// Axis `kept` of the grid as a communicator of its own.
+// The dimension `kept` of `cart` as a communicator of its own.
 Comm axis_of(MPI_Comm cart, int kept, const char* name) {
   int remain[kAxes] = {0, 0, 0, 0};
   remain[kept] = 1;
   MPI_Comm axis = MPI_COMM_NULL;
   ESPALIER_MPI(MPI_Cart_sub(cart, remain, &axis));
   return Comm(axis, name);
+}
+
+// The ranks of `whole` with the same color, in its order.
+Comm part_of(const Comm& whole, int64_t color, const char* name) {
+  MPI_Comm part = MPI_COMM_NULL;
+  ESPALIER_MPI(MPI_Comm_split(whole.handle(), static_cast<int>(color), whole.rank(), &part));
+  return Comm(part, name);
 }
 
 std::vector<std::string> gather_hosts(const Comm& world, const std::string& own) {
@@ -35,103 +44,44 @@ std::vector<std::string> gather_hosts(const Comm& world, const std::string& own)
   return hosts;
 }
 
-// "0-3, 7"
-std::string ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += text.empty() ? "" : ", ";
-    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-// What the user can do when `ranks` ranks do not fill the other axes evenly.
-std::string multiples_near(int64_t ranks, int64_t others) {
-  const int64_t below = ranks / others * others;
-  return below > 0 ? fmt::format("{} or {} ranks", below, below + others)
-                   : fmt::format("{} ranks", below + others);
-}
-
 }  // namespace
-
-GridShape fit_grid(const GridConfig& config, int64_t ranks) {
-  GridShape shape{config.pipeline_parallel, config.data_parallel, config.context_parallel,
-                  config.tensor_parallel};
-  const int64_t others = shape.pipeline * shape.context * shape.tensor;
-  const std::string factors =
-      fmt::format("pipeline_parallel * context_parallel * tensor_parallel = {} * {} * {} = {}",
-                  shape.pipeline, shape.context, shape.tensor, others);
-  if (shape.data == 0) {
-    if (ranks % others != 0)
-      throw LaunchError(
-          fmt::format("grid.{} does not divide the {} ranks that were started; start "
-                      "{}, or lower one of these keys",
-                      factors, ranks, multiples_near(ranks, others)));
-    shape.data = ranks / others;
-  }
-  if (shape.ranks() == ranks) return shape;
-  throw LaunchError(fmt::format(
-      "grid.data_parallel = {} with {} needs {} ranks, but {} were started; start {} ranks{}",
-      shape.data, factors, shape.ranks(), ranks, shape.ranks(),
-      ranks % others == 0 ? fmt::format(", or set grid.data_parallel = {}", ranks / others) : ""));
-}
 
 Grid Grid::create(const MpiSession& session, const GridConfig& config) {
   Grid grid;
-  grid.shape_ = fit_grid(config, session.size());
-  const GridShape& s = grid.shape_;
-  const int extents[kAxes] = {static_cast<int>(s.pipeline), static_cast<int>(s.data),
-                              static_cast<int>(s.context), static_cast<int>(s.tensor)};
+  const std::string host = host_for_test(session.rank()).value_or(session.host());
+  grid.placement_ = Placement(config, gather_hosts(session.world(), host));
+  session.world().take_stats();  // the gathering of names is not the run's communication
+  const Placement& placement = grid.placement_;
+  const GridShape& s = placement.shape();
+  const int64_t by_axis[kAxes] = {s.pipeline, s.data, s.context, s.tensor};
+  int extents[kAxes] = {}, dimension_of[kAxes] = {};
+  for (int d = 0; d < kAxes; ++d) {
+    const int axis = placement.order()[static_cast<size_t>(d)];
+    extents[d] = static_cast<int>(by_axis[axis]);
+    dimension_of[axis] = d;
+  }
   const int periods[kAxes] = {1, 1, 1, 1};
   MPI_Comm cart = MPI_COMM_NULL;
   // No reordering: the launcher's order decides what shares a host, and the user sees that order.
   ESPALIER_MPI(MPI_Cart_create(session.world().handle(), kAxes, extents, periods, 0, &cart));
   grid.world_ = Comm(cart, "world");
-  grid.pp_ = axis_of(cart, 0, "pp");
-  grid.dp_ = axis_of(cart, 1, "dp");
-  grid.cp_ = axis_of(cart, 2, "cp");
-  grid.tp_ = axis_of(cart, 3, "tp");
+  Comm* const axes[kAxes] = {&grid.pp_, &grid.dp_, &grid.cp_, &grid.tp_};
+  for (int axis = 0; axis < kAxes; ++axis)
+    *axes[axis] = axis_of(cart, dimension_of[axis], kAxisNames[axis]);
   grid.place_ = {grid.pp_.rank(), grid.dp_.rank(), grid.cp_.rank(), grid.tp_.rank()};
-  grid.hosts_ = gather_hosts(grid.world_, session.host());
-  grid.world_.take_stats();  // the gathering of names is not the run's communication
+  grid.shard_ = part_of(grid.dp_, grid.dp_.rank() / placement.shards(), "shard");
+  grid.replica_ = part_of(grid.dp_, grid.dp_.rank() % placement.shards(), "replica");
   return grid;
 }
 
-GridShape Grid::place_of(int rank) const {
-  GridShape place;
-  place.tensor = rank % shape_.tensor;
-  place.context = rank / shape_.tensor % shape_.context;
-  place.data = rank / (shape_.tensor * shape_.context) % shape_.data;
-  place.pipeline = rank / (shape_.tensor * shape_.context * shape_.data);
-  return place;
-}
-
-std::string Grid::name_of(int rank) const {
-  const GridShape p = place_of(rank);
-  return fmt::format("rank {} (pp {}, dp {}, cp {}, tp {}) on {}", rank, p.pipeline, p.data,
-                     p.context, p.tensor, host_of(rank));
-}
-
-std::string Grid::describe() const {
-  std::string text =
-      fmt::format("{} ranks: pipeline {} x data {} x context {} x tensor {}", shape_.ranks(),
-                  shape_.pipeline, shape_.data, shape_.context, shape_.tensor);
-  std::map<std::string, std::vector<int>> by_host;
-  for (size_t r = 0; r < hosts_.size(); ++r) by_host[hosts_[r]].push_back(static_cast<int>(r));
-  for (const auto& [host, ranks] : by_host)
-    text += fmt::format("\n  {}: rank{} {}", host, ranks.size() == 1 ? "" : "s", ranges(ranks));
-  return text;
-}
-
 int64_t Grid::host_count() const {
-  return static_cast<int64_t>(std::set<std::string>(hosts_.begin(), hosts_.end()).size());
+  const auto& hosts = placement_.hosts();
+  return static_cast<int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
 }
 
 int64_t Grid::ranks_on_this_host() const {
-  return std::count(hosts_.begin(), hosts_.end(), host_of(world_.rank()));
+  const auto& hosts = placement_.hosts();
+  return std::count(hosts.begin(), hosts.end(), host_of(world_.rank()));
 }
 
 void Grid::require_consistent(uint64_t value, const std::string& what) const {

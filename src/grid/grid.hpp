@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Cartesian grid of ranks: one communicator an axis, and who is where.
+// The Cartesian grid of ranks: one communicator an axis, dp in two more, and who is where.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,17 @@
 #include "deck/config.hpp"
 #include "grid/comm.hpp"
 #include "grid/mpi_session.hpp"
+#include "grid/placement.hpp"
 
 namespace espalier {
 
-/// Extents of the axes, slowest first; or the place of one rank.
-struct GridShape {
-  int64_t pipeline = 1, data = 1, context = 1, tensor = 1;
-  int64_t ranks() const { return pipeline * data * context * tensor; }
-};
-
-/// The extents for this many ranks; data_parallel = 0 takes what the other axes leave.
-/// Errors  LaunchError, the same on all ranks, unless their product is `ranks`
-GridShape fit_grid(const GridConfig& config, int64_t ranks);
-
-/// The ranks as a grid over (pipeline, data, context, tensor), tensor fastest, so that tensor
-/// parallelism stays inside a host. Expert parallelism is no axis: it folds out of data * context.
+/// The ranks as a grid over pipeline, data, context and tensor in the order of grid.rank_order; by
+/// default tensor is fastest, so that tensor parallelism stays inside a host. Expert parallelism is
+/// no axis: it folds out of data * context.
 class Grid {
  public:
   /// Collective  over all ranks
-  /// Errors      LaunchError as fit_grid
+  /// Errors      LaunchError as fit_grid and fit_shards
   static Grid create(const MpiSession& session, const GridConfig& config);
 
   const Comm& world() const { return world_; }
@@ -35,19 +27,30 @@ class Grid {
   const Comm& dp() const { return dp_; }
   const Comm& cp() const { return cp_; }
   const Comm& tp() const { return tp_; }
-  /// world and the four axes, for reports.
-  std::vector<const Comm*> comms() const { return {&world_, &pp_, &dp_, &cp_, &tp_}; }
+  /// dp in two: `shard` are neighbouring dp ranks that share one copy of the state (zero_shards of
+  /// them, or all), `replica` those with the same index in their shard group.
+  const Comm& shard() const { return shard_; }
+  const Comm& replica() const { return replica_; }
+  /// All of these, for reports.
+  std::vector<const Comm*> comms() const {
+    return {&world_, &pp_, &dp_, &cp_, &tp_, &shard_, &replica_};
+  }
 
-  const GridShape& shape() const { return shape_; }
+  const GridShape& shape() const { return placement_.shape(); }
   const GridShape& place() const { return place_; }
+  const Placement& placement() const { return placement_; }
   /// The place of any rank of world().
-  GridShape place_of(int rank) const;
+  GridShape place_of(int rank) const { return placement_.place_of(rank); }
   /// "rank 5 (pp 0, dp 2, cp 0, tp 1) on host": how errors of one rank begin.
-  std::string name_of(int rank) const;
+  std::string name_of(int rank) const { return placement_.name_of(rank); }
 
-  /// Extents, and the ranks of each host, one line a host.
-  std::string describe() const;
-  const std::string& host_of(int rank) const { return hosts_[static_cast<size_t>(rank)]; }
+  /// Extents, and which ranks stand where on which host.
+  std::string describe() const { return placement_.describe(); }
+  /// What about the hosts will cost time, a sentence each with what to do.
+  std::vector<std::string> placement_warnings() const { return placement_.warnings(); }
+  const std::string& host_of(int rank) const {
+    return placement_.hosts()[static_cast<size_t>(rank)];
+  }
   /// Hosts of the job.
   int64_t host_count() const;
   /// Ranks on the host of this one.
@@ -61,9 +64,9 @@ class Grid {
  private:
   Grid() = default;
 
-  GridShape shape_, place_;
-  Comm world_, pp_, dp_, cp_, tp_;
-  std::vector<std::string> hosts_;  // by rank of world
+  Placement placement_;
+  GridShape place_;
+  Comm world_, pp_, dp_, cp_, tp_, shard_, replica_;
 };
 
 }  // namespace espalier
