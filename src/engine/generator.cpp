@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "layers/activation.hpp"
 #include "layers/embedding.hpp"
+#include "layers/rope.hpp"
 #include "tensor/rows.hpp"
 
 namespace espalier {
@@ -45,7 +46,9 @@ void add_rows(const Mat<T>& x, const Mat<T>& delta) {
 
 template <class T>
 Generator<T>::Generator(const Blueprint& blueprint, const ParameterStore<T>& parameters)
-    : blueprint_(blueprint), parameters_(parameters), slots_(make_slots(blueprint.parameters, blueprint.config.model)) {
+    : blueprint_(blueprint),
+      parameters_(parameters),
+      slots_(make_slots(blueprint.parameters, blueprint.config.model)) {
   const ModelConfig& m = blueprint_.config.model;
   head_ = {m.num_heads, m.num_kv_heads, m.head_dim};
   capacity_ = blueprint_.config.batch.seq_length;
