@@ -49,15 +49,14 @@ void check_blocks(Draft& draft) {
   const int64_t ranks = grid.pipeline_parallel, chunks = grid.virtual_stages;
   const int64_t layers = draft.config.model.num_layers;
   if (ranks * chunks <= layers) return;
-  const std::string rule = fmt::format("{} cannot fill the {} stages",
-                                       draft.equation("model.num_layers"), ranks * chunks);
-  const bool fits_with_less_ranks = chunks <= layers && ranks > 1;
-  if (fits_with_less_ranks)
-    draft.fault("grid.pipeline_parallel", chunks > 1 ? rule + " of " + stages_text(grid) : rule,
+  const std::string rule = fmt::format("{} cannot fill {} stages",
+                                       draft.equation("model.num_layers"), stages_text(grid));
+  if (chunks <= layers && ranks > 1)
+    draft.fault("grid.pipeline_parallel", rule,
                 try_nearest(ranks, 1, kMostRanks, [=](int64_t v) { return v * chunks <= layers; }),
                 {"grid.virtual_stages", "model.num_layers"});
   else
-    draft.fault("grid.virtual_stages", rule + " of " + stages_text(grid),
+    draft.fault("grid.virtual_stages", rule,
                 try_nearest(chunks, 1, kMostChunks, [=](int64_t v) { return ranks * v <= layers; }),
                 {"grid.pipeline_schedule", "model.num_layers"});
   draft.state("grid.virtual_stages").is_sound = false;
@@ -76,11 +75,14 @@ void check_groups(Draft& draft) {
   const int64_t ranks = c.grid.pipeline_parallel;
   if (global % unit != 0 || global / unit % ranks == 0) return;
   std::string suggestion = try_multiples(global, 1, int64_t{1} << 30, unit * ranks);
-  const std::string fewer = try_nearest(ranks, 1, std::min(kMostRanks, global / unit),
-                                        [=](int64_t v) { return global / unit % v == 0; });
-  if (!fewer.empty())
+  const int64_t most = draft.are_sound({"model.num_layers", "grid.virtual_stages"})
+                           ? c.model.num_layers / c.grid.virtual_stages
+                           : kMostRanks;
+  const std::string others = try_nearest(ranks, 1, std::min(most, global / unit),
+                                         [=](int64_t v) { return global / unit % v == 0; });
+  if (!others.empty())
     suggestion += fmt::format("{}pipeline_parallel = {}", suggestion.empty() ? "try " : ", or ",
-                              fewer.substr(std::string("try ").size()));
+                              others.substr(std::string("try ").size()));
   draft.fault("batch.global_batch_size",
               fmt::format("{} needs a multiple of {} micro-batches on a data-parallel rank, these "
                           "are {}",
@@ -97,7 +99,8 @@ std::string try_blocks(std::vector<int64_t> blocks, int64_t stages, int64_t laye
   if (!has_length) blocks.assign(static_cast<size_t>(stages), layers / stages);
   int64_t sum = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
   for (; sum < layers; ++sum) ++*std::min_element(blocks.begin(), blocks.end());
-  for (; sum > layers; --sum) --*std::max_element(blocks.begin(), blocks.end());
+  // From the end, where the stage of the output is.
+  for (; sum > layers; --sum) --*std::max_element(blocks.rbegin(), blocks.rend());
   return "try " + toml_text(KeyValue(blocks));
 }
 
