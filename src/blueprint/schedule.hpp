@@ -115,8 +115,10 @@ ScheduleTiming simulate(const Schedule& schedule, const std::vector<StageSeconds
 /// stage and matters to zero_bubble only:
 ///   gpipe, 1f1b   (p - 1) / (m + p - 1)
 ///   interleaved   (p - 1) / (v m + p - 1)
-///   zero_bubble   (p - 1)(F + B - W) / (m (F + B + W) + (p - 1)(F + B - W))
-/// with B and W for backward_input and backward_weight. Sources as of make_schedule.
+///   zero_bubble   (p - 1) X / (m (F + B + W) + (p - 1) X)   from p micro-batches on
+/// with B and W for backward_input and backward_weight and X = max(F + B - W, F, B), which is the
+/// F + B - W of the paper while W is the least of the three; no rank can begin before p - 1 forward
+/// passes, nor the first end before p - 1 backward ones. Sources as of make_schedule.
 double bubble_formula(PipelineSchedule kind, int64_t ranks, int64_t chunks, int64_t micro_batches,
                       const StageSeconds& cost = {});
 

@@ -156,7 +156,8 @@ TEST(Schedule, PeersSeeEachOther) {
 }
 
 TEST(ScheduleTiming, BubblesOfEqualStagesAreThoseOfTheFormulas) {
-  const StageSeconds costs[] = {{1, 1, 1}, {1, 2, 1}, {2, 3, 1}, {1.5, 1.5, 1.25}};
+  const StageSeconds costs[] = {{1, 1, 1},        {1, 2, 1},      {2, 3, 1},
+                                {1.5, 1.5, 1.25}, {1, 0.5, 0.75}, {0.7, 1, 2.5}};
   for_all([&](const Schedule& s) {
     if (s.kind == Kind::zero_bubble && s.micro_batches < s.ranks) return;
     for (const StageSeconds& cost : costs) {
