@@ -62,7 +62,9 @@ int64_t receiver_chunk(const Schedule& schedule, int64_t rank, const PipelineAct
 /// whatever the kind, and hands over from chunk to chunk without transfers. The backward passes of
 /// a chunk go in the order of the micro-batches, as the sums of gradients need.
 ///
-/// A receive stands one compute action ahead of the one that needs it, so that it overlaps.
+/// A receive stands one compute action ahead of the one that needs it, so that it overlaps. One
+/// buffer a direction is enough to send from: to wait for the last send before the next one is
+/// posted cannot deadlock.
 ///
 /// Throws InternalError for what the deck's rules refuse: chunks other than 1 when not interleaved,
 /// interleaved micro-batches that are no multiple of the ranks.
