@@ -2,6 +2,7 @@
 // The schedules that the tests of schedules go through, and words on what a check found.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
