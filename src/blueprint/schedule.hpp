@@ -62,7 +62,9 @@ int64_t receiver_chunk(const Schedule& schedule, int64_t rank, const PipelineAct
 /// whatever the kind, and hands over from chunk to chunk without transfers. The backward passes of
 /// a chunk go in the order of the micro-batches, as the sums of gradients need.
 ///
-/// A receive stands one compute action ahead of the one that needs it, so that it overlaps.
+/// A receive stands one compute action ahead of the one that needs it, so that it overlaps. One
+/// buffer a direction is enough to send from: to wait for the last send before the next one is
+/// posted cannot deadlock.
 ///
 /// Throws InternalError for what the deck's rules refuse: chunks other than 1 when not interleaved,
 /// interleaved micro-batches that are no multiple of the ranks.
@@ -115,8 +117,10 @@ ScheduleTiming simulate(const Schedule& schedule, const std::vector<StageSeconds
 /// stage and matters to zero_bubble only:
 ///   gpipe, 1f1b   (p - 1) / (m + p - 1)
 ///   interleaved   (p - 1) / (v m + p - 1)
-///   zero_bubble   (p - 1)(F + B - W) / (m (F + B + W) + (p - 1)(F + B - W))
-/// with B and W for backward_input and backward_weight. Sources as of make_schedule.
+///   zero_bubble   (p - 1) X / (m (F + B + W) + (p - 1) X)   from p micro-batches on
+/// with B and W for backward_input and backward_weight and X = max(F + B - W, F, B), which is the
+/// F + B - W of the paper while W is the least of the three; no rank can begin before p - 1 forward
+/// passes, nor the first end before p - 1 backward ones. Sources as of make_schedule.
 double bubble_formula(PipelineSchedule kind, int64_t ranks, int64_t chunks, int64_t micro_batches,
                       const StageSeconds& cost = {});
 

@@ -147,7 +147,8 @@ double bubble_formula(PipelineSchedule kind, int64_t ranks, int64_t chunks, int6
   if (kind == PipelineSchedule::interleaved)
     return waits / (static_cast<double>(chunks) * works + waits);
   if (kind != PipelineSchedule::zero_bubble) return waits / (works + waits);
-  const double idle = waits * (cost.forward + cost.backward_input - cost.backward_weight);
+  const double f = cost.forward, b = cost.backward_input;
+  const double idle = waits * std::max({f + b - cost.backward_weight, f, b});
   return idle / (works * cost.total() + idle);
 }
 

@@ -12,9 +12,6 @@
 namespace espalier {
 namespace {
 
-// About as many flops as a core or a device does while one element comes from memory.
-constexpr double kFlopsPerElement = 16;
-
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 std::vector<StageRange> from_counts(const std::vector<int64_t>& counts) {
@@ -114,8 +111,15 @@ Score score(const ModelCosts& costs, const std::vector<int64_t>& counts, int64_t
     s.slowest = std::max(s.slowest, cost);
     s.spread += cost * cost;
   }
-  // Chunks of a rank should be alike too, but that weighs less than ranks that are.
-  for (const double cost : stage_costs(costs, ranges)) s.spread += 1e-3 * cost * cost;
+  // A pipeline runs at the pace of its slowest stage, so the stages that work at the same time, one
+  // a rank, should be alike as well; and then all of them. That only decides between equals.
+  const std::vector<double> by_stage = stage_costs(costs, ranges);
+  const auto width = static_cast<std::ptrdiff_t>(ranks);
+  for (auto chunk = by_stage.begin(); chunk != by_stage.end(); chunk += width) {
+    const double mean = std::accumulate(chunk, chunk + width, 0.0) / static_cast<double>(ranks);
+    for (auto cost = chunk; cost != chunk + width; ++cost)
+      s.spread += 1e-6 * (*cost - mean) * (*cost - mean) + 1e-9 * *cost * *cost;
+  }
   return s;
 }
 
@@ -177,9 +181,9 @@ ModelCosts model_costs(const Config& config) {
   ModelCosts costs;
   costs.layers.assign(static_cast<size_t>(m.num_layers),
                       3 * layer + recomputed_flops(config, layer, attention));
-  // Read and written, in both directions; the norm and the loss go through their input once more.
-  costs.embedding = 4 * hidden * kFlopsPerElement;
-  costs.head = 6 * vocab * hidden + 6 * (hidden + vocab) * kFlopsPerElement;
+  // The lookup reads and writes a row in both directions; norm and loss do a few flops an element.
+  costs.embedding = 4 * hidden;
+  costs.head = 6 * vocab * hidden + 6 * (hidden + vocab);
   return costs;
 }
 

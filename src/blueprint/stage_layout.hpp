@@ -18,8 +18,8 @@ struct ModelCosts {
   double embedding = 0, head = 0;
 };
 
-/// Flops of one token, recomputation included. What moves data and computes little (lookup, final
-/// norm, loss) is counted by the elements that it moves.
+/// Flops of one token, recomputation included. Of the lookup, the final norm and the loss the
+/// elements count that they go through.
 ModelCosts model_costs(const Config& config);
 
 /// Times of the stages in an earlier run: seconds of one micro-batch by global stage (forward and
