@@ -164,11 +164,11 @@ AdamW<T>::AdamW(const std::vector<OptimizerSegment>& segments, const std::vector
 template <class T>
 void AdamW<T>::update(Acc<T>* master, const Acc<T>* gradient, T* compute, double learning_rate,
                       double gradient_scale) {
-  ++state_.updates;
-  if (chunks_.extent(0) == 0) return;  // a rank that owns nothing has no buffers either
-  ESPALIER_REQUIRE((compute == nullptr) == (std::is_same_v<T, Acc<T>>),
+  // A rank that owns nothing has no buffers either.
+  ESPALIER_REQUIRE(chunks_.extent(0) == 0 || (compute == nullptr) == (std::is_same_v<T, Acc<T>>),
                    "AdamW in {}: the compute copy is {}", element_name(ElementTraits<T>::kType),
                    compute == nullptr ? "missing" : "the master itself");
+  ++state_.updates;
   const auto f = factors<Acc<T>>(config_, state_.updates, learning_rate, gradient_scale);
   const Pointers<T> p{master, gradient, first_moment(), second_moment(), compute};
   if (compute != nullptr)

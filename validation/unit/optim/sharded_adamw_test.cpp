@@ -134,8 +134,9 @@ TEST(ShardedAdamW, ALostShardIsSeen) {
   const ParameterTable table = small_table();
   Partition partition = make_partition(table, 4, 1 << 30, BucketJoin::yes);
   partition.owned[2].pop_back();
-  EXPECT_FALSE(
-      same_bytes(sharded<float>(table, partition, {}).master, unsharded<float>(table).master));
+  const Inputs<float> inputs(table);
+  EXPECT_FALSE(same_bytes(sharded<float>(table, inputs, partition, {}).master,
+                          unsharded<float>(table, inputs).master));
 }
 
 TEST(Segment, CoverEveryTensorOnceInOrder) {
