@@ -79,15 +79,17 @@ int64_t wrong(const std::vector<Real>& compact, const std::vector<Real>& expecte
 
 template <class Real>
 void expect_sums() {
-  for (const int shards : group_sizes())
+  for (const int shards : group_sizes()) {
+    const Groups groups(shards);
+    const std::vector<Real> expected = expected_sum<Real>(groups);
     for (const int64_t bucket : {int64_t{300}, int64_t{1} << 20})
       for (const int64_t in_hand : {1, 2, 3}) {
-        const Groups groups(shards);
         const Partition p = partition(shards, bucket);
         const auto compact = run_step<Real>(groups, p, in_hand);
-        EXPECT_EQ(wrong(compact, expected_sum<Real>(groups), p, groups.shard.rank()), 0)
+        EXPECT_EQ(wrong(compact, expected, p, groups.shard.rank()), 0)
             << shards << " shards, " << in_hand << " in hand";
       }
+  }
 }
 
 TEST(BlockReducer, GivesEveryOwnerItsSumsInFloat) {
@@ -142,6 +144,8 @@ TEST(BlockReducer, DeliversInTheOrderOfSubmission) {
     if (!p.owned_in_block(groups.shard.rank(), block).empty()) submitted.push_back(block);
   }
   reducer.drain();
+  // The same block twice in a row, once those of which this rank owns nothing are left out.
+  submitted.erase(std::unique(submitted.begin(), submitted.end()), submitted.end());
   EXPECT_EQ(delivered, submitted);
 }
 
