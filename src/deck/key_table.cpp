@@ -36,13 +36,13 @@ std::map<std::string, size_t, std::less<>> make_index() {
 
 }  // namespace
 
-bool Range::contains(double value) const {
+bool Bounds::contains(double value) const {
   const bool above = lower_open ? value > lower : value >= lower;
   const bool below = upper_open ? value < upper : value <= upper;
   return above && below;
 }
 
-std::string Range::text() const {
+std::string Bounds::text() const {
   const bool has_lower = lower > -std::numeric_limits<double>::infinity();
   const bool has_upper = upper < std::numeric_limits<double>::infinity();
   if (has_lower && has_upper && !lower_open && !upper_open)

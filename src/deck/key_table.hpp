@@ -24,7 +24,7 @@ using KeyValue = std::variant<bool, int64_t, double, std::string, std::vector<st
                               std::vector<int64_t>>;
 
 /// Bounds of a number, or of the numbers of a list; an open bound is itself outside.
-struct Range {
+struct Bounds {
   double lower = -std::numeric_limits<double>::infinity();
   double upper = std::numeric_limits<double>::infinity();
   bool lower_open = false;
@@ -41,7 +41,7 @@ struct Key {
   std::string unit;
   std::string automatic;  ///< what the default (0 or "") stands for; empty: it stands for itself
   std::string help;
-  Range range;
+  Bounds range;
   std::vector<std::string> choices;
   std::vector<std::string> aliases;  ///< what other programs call it; only for guesses
   std::function<KeyValue(const Config&)> get;

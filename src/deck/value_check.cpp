@@ -57,7 +57,7 @@ CheckedValue wrong_type(const Key& key, const RawValue& raw) {
 }
 
 std::string nearest_bound(const Key& key, double value) {
-  const Range& range = key.range;
+  const Bounds& range = key.range;
   const bool is_low = value < range.lower || (range.lower_open && value == range.lower);
   const double bound = is_low ? range.lower : range.upper;
   if (is_low ? range.lower_open : range.upper_open)

@@ -30,7 +30,8 @@ void add_positions(const Mat<T>& x, const Mat<const T>& position_table, const in
 
 /// d_table[index[t] - first] += dx[t] in token order, so that the result has one order of
 /// additions; tokens outside the table's rows are skipped. With dropout, dx is what apply_dropout
-/// made of the gradient of x.
+/// made of the gradient of x. A position table has one gradient from all tokens, whichever shard of
+/// the vocabulary holds them.
 template <class T>
 void embedding_backward(const Mat<Acc<T>>& d_table, const Mat<const T>& dx, const int32_t* index,
                         int64_t first = 0);

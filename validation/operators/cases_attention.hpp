@@ -10,6 +10,16 @@
 
 namespace espalier::check {
 
+/// Rotates the queries and the keys of packed rows.
+template <class T>
+void rotate_packed(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape& shape,
+                   const Buffer<Acc<T>>& table, const int32_t* positions) {
+  const auto parts = query_key_value(qkv, shape);
+  const int64_t tokens = qkv.extent(0), dim = shape.head_dim;
+  rope<T>(style, rotation, parts.q, shape.heads, dim, tokens, table, positions);
+  rope<T>(style, rotation, parts.k, shape.kv_heads, dim, tokens, table, positions);
+}
+
 /// Rotation of queries and keys. `back` differs from inverse only in negative controls.
 template <class T>
 class RopeCase : public OperatorCase {
@@ -34,8 +44,8 @@ class RopeCase : public OperatorCase {
   int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
   void turn(Rotation rotation, const Array& to, const Array& from) const {
     copy_array<T>(to, from);
-    rope<T>(style_, rotation, to.matrix<T>(tokens(), shape_.row()), shape_, table_,
-            positions_.data());
+    rotate_packed<T>(style_, rotation, to.matrix<T>(tokens(), shape_.row()), shape_, table_,
+                     positions_.data());
   }
   RopeStyle style_;
   HeadShape shape_;
@@ -53,15 +63,19 @@ inline AttentionShape attention_shape(int64_t heads, int64_t kv_heads, int64_t h
 }
 
 /// Which part of attention's backward a negative control leaves out.
-enum class Omission { none, softmax_normalisation, document_mask };
+enum class Omission { none, softmax_normalisation, document_mask, dropout, dropout_purpose };
 
+/// Attention on packed rows. With dropout, the call's heads stand inside those of a larger model
+/// and its sequences at scattered places of a larger batch.
 template <class T>
 class AttentionCase : public OperatorCase {
  public:
   AttentionCase(const AttentionShape& shape, std::vector<int32_t> document_start,
-                Omission omission = Omission::none)
-      : shape_(shape), start_(std::move(document_start)), omission_(omission) {
+                Omission omission = Omission::none, const DropoutMask& mask = {})
+      : shape_(shape), start_(std::move(document_start)), omission_(omission), mask_(mask) {
     const ElementType sums = sum_type(ElementTraits<T>::kType);
+    for (int64_t b = 0; b < shape.sequences; ++b)
+      first_token_.push_back((int64_t{1} << 40) - 7919 * b);
     inputs_ = {activation_port<T>("qkv", tokens() * shape.head.row())};
     outputs_ = {activation_port<T>("heads", tokens() * out_width())};
     saved_ = {Array(sums, tokens() * shape.head.heads),
@@ -70,8 +84,8 @@ class AttentionCase : public OperatorCase {
   }
 
   void forward(const Arrays& o, const Arrays& i) override {
-    attention_forward<T>(o[0].matrix<T>(tokens(), out_width()), log_sum(), qkv(i[0]), start_.data(),
-                         shape_, saved_[1].as<Acc<T>>());
+    attention_forward<T>(heads(o[0]), log_sum(), qkv(i[0]), start_.data(), shape_, dropout(),
+                         saved_[1].as<Acc<T>>());
     copy_array<T>(saved_[2], o[0]);
   }
   void backward(const Arrays& d, const Arrays& dy, const Arrays& i) override {
@@ -80,21 +94,32 @@ class AttentionCase : public OperatorCase {
       Kokkos::deep_copy(saved_[2].vector<T>(), T(0.0f));
     const std::vector<int32_t> all(start_.size(), 0);
     const int32_t* start = omission_ == Omission::document_mask ? all.data() : start_.data();
+    AttentionDropout mask = dropout();
+    if (omission_ == Omission::dropout) mask = {};
+    if (omission_ == Omission::dropout_purpose) ++mask.mask.purpose;
     saved_[1].poison();
-    attention_backward<T>(qkv(d[0]), dy[0].matrix<T>(tokens(), out_width()),
-                          saved_[2].matrix<T>(tokens(), out_width()), log_sum(), qkv(i[0]), start,
-                          shape_, saved_[1].as<Acc<T>>());
+    attention_backward<T>(qkv(d[0]), heads(dy[0]), heads(saved_[2]), log_sum(), qkv(i[0]), start,
+                          shape_, mask, saved_[1].as<Acc<T>>());
+  }
+
+  AttentionDropout dropout() const {
+    return {mask_, first_token_.data(), 1, shape_.head.heads + 2};
   }
 
  private:
   int64_t tokens() const { return shape_.sequences * shape_.length; }
   int64_t out_width() const { return shape_.head.heads * shape_.head.head_dim; }
-  Mat<T> qkv(const Array& a) const { return a.matrix<T>(tokens(), shape_.head.row()); }
-  Mat<Acc<T>> log_sum() const { return saved_[0].matrix<Acc<T>>(tokens(), shape_.head.heads); }
+  QueryKeyValue<T> qkv(const Array& a) const {
+    return query_key_value(a.matrix<T>(tokens(), shape_.head.row()), shape_.head);
+  }
+  HeadRows<T> heads(const Array& a) const { return a.matrix<T>(tokens(), out_width()); }
+  HeadRows<Acc<T>> log_sum() const { return saved_[0].matrix<Acc<T>>(tokens(), shape_.head.heads); }
 
   AttentionShape shape_;
   std::vector<int32_t> start_;
   Omission omission_;
+  DropoutMask mask_;
+  std::vector<int64_t> first_token_;
 };
 
 }  // namespace espalier::check

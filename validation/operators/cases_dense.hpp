@@ -113,17 +113,28 @@ class ActivationCase : public OperatorCase {
   int64_t tokens_, width_, up_width_;
 };
 
-/// Rows of a token table, plus those of a position table where `positions` is not empty.
+/// Global indices of the tokens of a test: neither in order nor from 0 on.
+inline std::vector<int64_t> scattered_tokens(int64_t count) {
+  std::vector<int64_t> index;
+  for (int64_t t = 0; t < count; ++t) index.push_back((int64_t{1} << 33) + (t * 37) % 1009 + t / 3);
+  return index;
+}
+
+/// Rows of a token table, plus those of a position table where `positions` is not empty. Of the
+/// vocabulary the table holds the rows from `first` on; a part of it goes without positions.
 template <class T>
 class EmbeddingCase : public OperatorCase {
  public:
   EmbeddingCase(int64_t vocab, int64_t position_count, int64_t hidden, std::vector<int32_t> tokens,
-                std::vector<int32_t> positions)
+                std::vector<int32_t> positions, const DropoutMask& mask = {}, int64_t first = 0)
       : vocab_(vocab),
         position_count_(position_count),
         hidden_(hidden),
         tokens_(std::move(tokens)),
-        positions_(std::move(positions)) {
+        positions_(std::move(positions)),
+        mask_(mask),
+        first_(first),
+        token_index_(scattered_tokens(static_cast<int64_t>(tokens_.size()))) {
     inputs_ = {parameter_port<T>("token_table", vocab * hidden)};
     if (!positions_.empty())
       inputs_.push_back(parameter_port<T>("position_table", position_count * hidden));
@@ -134,14 +145,15 @@ class EmbeddingCase : public OperatorCase {
     Mat<const T> table(nullptr, 0, 0);
     if (!positions_.empty()) table = i[1].matrix<T>(position_count_, hidden_);
     embedding_forward<T>(matrix(o[0]), i[0].matrix<T>(vocab_, hidden_), table, tokens_.data(),
-                         positions_.data());
+                         positions_.data(), first_, mask_, token_index_.data());
   }
   void backward(const Arrays& d, const Arrays& dx, const Arrays& /*inputs*/) override {
-    embedding_backward<T>(d[0].matrix<Acc<T>>(vocab_, hidden_), Mat<const T>(matrix(dx[0])),
-                          tokens_.data());
+    const Array kept(ElementTraits<T>::kType, dx[0].size());
+    const Mat<const T> dy = matrix(kept);
+    apply_dropout<T>(matrix(kept), matrix(dx[0]), mask_, token_index_.data());
+    embedding_backward<T>(d[0].matrix<Acc<T>>(vocab_, hidden_), dy, tokens_.data(), first_);
     if (!positions_.empty())
-      embedding_backward<T>(d[1].matrix<Acc<T>>(position_count_, hidden_),
-                            Mat<const T>(matrix(dx[0])), positions_.data());
+      embedding_backward<T>(d[1].matrix<Acc<T>>(position_count_, hidden_), dy, positions_.data());
   }
 
  private:
@@ -150,6 +162,9 @@ class EmbeddingCase : public OperatorCase {
   }
   int64_t vocab_, position_count_, hidden_;
   std::vector<int32_t> tokens_, positions_;
+  DropoutMask mask_;
+  int64_t first_;
+  std::vector<int64_t> token_index_;
 };
 
 /// Losses of a chunk of logits. Their gradients are one number for all tokens.

@@ -121,12 +121,23 @@ class NormCase : public OperatorCase {
   NormKind backward_kind_;
 };
 
-/// x = stream + delta + bias and y = norm(x); both are outputs, as in a transformer block.
+/// x = stream + dropout(delta + bias) and y = norm(x); both are outputs, as in a transformer block.
+/// `backward_mask` differs from `mask` only in negative controls.
 template <class T>
 class ResidualNormCase : public OperatorCase {
  public:
-  ResidualNormCase(NormKind kind, Bias delta_bias, int64_t tokens, int64_t hidden)
-      : kind_(kind), has_bias_(delta_bias == Bias::yes), tokens_(tokens), hidden_(hidden) {
+  ResidualNormCase(NormKind kind, Bias delta_bias, int64_t tokens, int64_t hidden,
+                   const DropoutMask& mask = {})
+      : ResidualNormCase(kind, delta_bias, tokens, hidden, mask, mask) {}
+  ResidualNormCase(NormKind kind, Bias delta_bias, int64_t tokens, int64_t hidden,
+                   const DropoutMask& mask, const DropoutMask& backward_mask)
+      : kind_(kind),
+        has_bias_(delta_bias == Bias::yes),
+        tokens_(tokens),
+        hidden_(hidden),
+        mask_(mask),
+        backward_mask_(backward_mask),
+        token_index_(scattered_tokens(tokens)) {
     const int64_t size = tokens * hidden;
     inputs_ = {activation_port<T>("stream", size), activation_port<T>("delta", size),
                parameter_port<T>("weight", hidden, 0.3, 1.0),
@@ -141,7 +152,8 @@ class ResidualNormCase : public OperatorCase {
     const NormParameters<T> p{i[2].vector<T>(), i[3].vector<T>()};
     const Vec<const T> bias = has_bias_ ? Vec<const T>(i[4].vector<T>()) : Vec<const T>(nullptr, 0);
     residual_norm_forward<T>(kind_, matrix(o[1]), saved_[0].as<Acc<T>>(), matrix(o[0]),
-                             matrix(i[0]), matrix(i[1]), bias, p, NormCase<T>::kEps);
+                             matrix(i[0]), matrix(i[1]), bias, p, NormCase<T>::kEps, mask_,
+                             token_index_.data());
     copy_array<T>(saved_[2], o[0]);
   }
   void backward(const Arrays& d, const Arrays& dy, const Arrays& i) override {
@@ -149,8 +161,8 @@ class ResidualNormCase : public OperatorCase {
     norm_backward<T>(kind_, RowSet<T>(matrix(d[0])), Accumulate::yes, d[2].vector<Acc<T>>(),
                      d[3].vector<Acc<T>>(), RowSet<T>(matrix(dy[1])), RowSet<T>(matrix(saved_[2])),
                      saved_[0].as<Acc<T>>(), i[2].vector<T>(), saved_[1].as<Acc<T>>());
-    copy_array<T>(d[1], d[0]);
-    if (has_bias_) linear_backward_bias<T>(d[4].vector<Acc<T>>(), Mat<const T>(matrix(d[0])));
+    apply_dropout<T>(matrix(d[1]), matrix(d[0]), backward_mask_, token_index_.data());
+    if (has_bias_) linear_backward_bias<T>(d[4].vector<Acc<T>>(), Mat<const T>(matrix(d[1])));
   }
 
  private:
@@ -159,6 +171,8 @@ class ResidualNormCase : public OperatorCase {
   NormKind kind_;
   bool has_bias_;
   int64_t tokens_, hidden_;
+  DropoutMask mask_, backward_mask_;
+  std::vector<int64_t> token_index_;
 };
 
 }  // namespace espalier::check

@@ -166,14 +166,13 @@ TYPED_TEST(ElementwiseBits, Rope) {
   for (const bool second : {false, true})
     expect_same_bits(
         [=](const auto& x, int64_t n) {
-          const HeadShape head{1, 0, 2 * n};
           Buffer<Real> table("angles", 2 * n);
           for (int64_t i = 0; i < 2 * n; ++i)
             table(i) = static_cast<Real>(x[i < n ? 0 : 1][i % n]);  // any numbers will do
           const Array a = filled<T>(concatenated<T>(x[1], x[2], n));
           const std::vector<int32_t> positions(kRows, 0);
-          rope<T>(RopeStyle::half, Rotation::forward, a.matrix<T>(kRows, 2 * n), head, table,
-                  positions.data());
+          rope<T>(RopeStyle::half, Rotation::forward, a.matrix<T>(kRows, 2 * n), 1, 2 * n, kRows,
+                  table, positions.data());
           const auto both = a.read();
           std::vector<double> half;
           for (int64_t r = 0; r < kRows; ++r) {

@@ -115,13 +115,13 @@ TEST(Rope, InverseUndoesForwardAndValuesPassThrough) {
       x.fill(draw.normals(x.size()));
       const auto before = x.read();
       const auto matrix = x.matrix<double>(67, h.row());
-      rope<double>(style, Rotation::forward, matrix, h, table, positions.data());
+      rotate_packed<double>(style, Rotation::forward, matrix, h, table, positions.data());
       const auto turned = x.read();
       EXPECT_GT(relative_distance(turned, before), 0.1);
       for (int64_t t = 0; t < 67; ++t)
         for (int64_t j = (h.heads + h.kv_heads) * h.head_dim; j < h.row(); ++j)
           ASSERT_EQ(turned[t * h.row() + j], before[t * h.row() + j]);
-      rope<double>(style, Rotation::inverse, matrix, h, table, positions.data());
+      rotate_packed<double>(style, Rotation::inverse, matrix, h, table, positions.data());
       EXPECT_LT(relative_distance(x.read(), before), 1e-15);
     }
 }
@@ -164,7 +164,8 @@ TEST(Rope, ScoresDependOnDistance) {
     std::copy(k.begin(), k.end(), values.begin() + h.row() + h.head_dim);
     x.fill(values);
     const int32_t positions[] = {at_q, at_k};
-    rope<double>(style, Rotation::forward, x.matrix<double>(2, h.row()), h, table, positions);
+    rotate_packed<double>(style, Rotation::forward, x.matrix<double>(2, h.row()), h, table,
+                          positions);
     const auto y = x.read();
     double sum = 0.0;
     for (int64_t d = 0; d < h.head_dim; ++d) sum += y[d] * y[h.row() + h.head_dim + d];
