@@ -165,14 +165,16 @@ std::vector<std::string> layout_settings(const Layout& layout, const Config& dec
   const auto set = [&](const char* key, const auto& value) {
     settings.push_back(fmt::format("grid.{}={}", key, value));
   };
-  if (layout.zero_stage) set("zero_stage", *layout.zero_stage);
+  if (layout.zero_stage && *layout.zero_stage != grid.zero_stage)
+    set("zero_stage", *layout.zero_stage);
   if (layout.zero_shards)
     set("zero_shards", *layout.zero_shards);
   else if (grid.zero_shards > 0 && layout.data % grid.zero_shards != 0)
     set("zero_shards", 0);  // the deck's groups do not fit this extent
   // Without tensor parallelism there is nothing to cut the sequence over.
-  if (layout.sequence_parallel || (grid.sequence_parallel && layout.tensor == 1))
-    set("sequence_parallel", layout.sequence_parallel.value_or(false));
+  const bool cuts_sequence =
+      layout.sequence_parallel.value_or(grid.sequence_parallel && layout.tensor > 1);
+  if (cuts_sequence != grid.sequence_parallel) set("sequence_parallel", cuts_sequence);
   if (!layout.recompute.empty()) set("recompute", layout.recompute);
   const bool is_plain = grid.pipeline_schedule == PipelineSchedule::one_forward_one_backward;
   if (!layout.schedule.empty())

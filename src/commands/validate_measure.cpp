@@ -22,8 +22,22 @@ using Json = nlohmann::json;
 constexpr double kWideLoss = 1e-5;      // fp32 and fp64
 constexpr double kNarrowFactor = 0.25;  // bf16 and fp16: times roundoff times sqrt(2 layers + 2)
 constexpr double kNormOverLoss = 10.0;
-constexpr double kUpdateOverLoss = 1e4;
-constexpr double kMostUpdate = 0.5;
+constexpr double kUpdateOverLoss = 1000.0;
+constexpr double kMostUpdate = 0.25;
+constexpr double kMostTensorUpdate = 0.5;
+
+// A softmax does not see a constant that is added to all its scores, so the exact gradient of the
+// bias of the keys is zero. In 16 bits rounding alone moves it, and Adam makes steps of that.
+constexpr const char* kNoisyTensor = "attention.qkv.bias";
+
+bool is_noisy(const std::string& name) {
+  const std::string end = kNoisyTensor;
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+}
+
+bool is_narrow(ElementType type) {
+  return type == ElementType::bf16 || type == ElementType::fp16;
+}
 
 double roundoff(ElementType type) {
   return type == ElementType::bf16 ? std::ldexp(1.0, -8) : std::ldexp(1.0, -11);
@@ -96,9 +110,12 @@ LayoutDifference read_difference(const std::string& compare_path, const RunMeasu
     d.unequal_elements = compared.at("unequal_elements").get<int64_t>();
     for (const Json& tensor : compared.at("tensors")) {
       const double update = real(tensor.at("update_difference"));
-      if (update <= d.worst_update) continue;
-      d.worst_update = update;
-      d.worst_tensor = tensor.at("name").get<std::string>();
+      const auto name = tensor.at("name").get<std::string>();
+      if (update > d.worst_update) {
+        d.worst_update = update;
+        d.worst_tensor = name;
+      }
+      if (!is_noisy(name)) d.worst_quiet_update = std::max(d.worst_quiet_update, update);
     }
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("{}: {}", compare_path, error.what()));
@@ -123,14 +140,15 @@ ValidationLimits make_limits(const Config& config, std::optional<double> toleran
     return limits;
   }
   const ElementType type = config.numerics.compute_type;
-  const bool is_narrow = type == ElementType::bf16 || type == ElementType::fp16;
   limits.loss = tolerance ? *tolerance
-                : is_narrow
+                : is_narrow(type)
                     ? kNarrowFactor * roundoff(type) *
                           std::sqrt(2.0 * static_cast<double>(config.model.num_layers) + 2.0)
                     : kWideLoss;
   limits.gradient_norm = kNormOverLoss * limits.loss;
   limits.update = std::min(kMostUpdate, kUpdateOverLoss * limits.loss);
+  limits.tensor_update = kMostTensorUpdate;
+  limits.is_narrow = is_narrow(type);
   return limits;
 }
 
@@ -156,8 +174,10 @@ std::string judge(const LayoutDifference& d, const ValidationLimits& limits) {
     check("loss", d.loss, limits.loss);
     check("gradient norm", d.gradient_norm, limits.gradient_norm);
     check("update", d.update, limits.update);
-    if (!(d.update <= limits.update) && !d.worst_tensor.empty())
-      faults.back() += ", most in " + d.worst_tensor;
+    check("update of one tensor", limits.is_narrow ? d.worst_quiet_update : d.worst_update,
+          limits.tensor_update);
+    if (!faults.empty() && !d.worst_tensor.empty())
+      faults.push_back(fmt::format("most in {}: {:.3e}", d.worst_tensor, d.worst_update));
   }
   return fmt::format("{}", fmt::join(faults, "; "));
 }

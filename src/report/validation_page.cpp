@@ -66,9 +66,10 @@ std::vector<std::vector<std::string>> all_cells(const ValidationTable& table) {
 
 std::string limits_text(const ValidationTable& table) {
   if (table.limits.every_bit) return "every bit must be the same (numerics.reproducible = true)";
-  return fmt::format("allowed: loss {:.2g}, gradient norm {:.2g}, update {:.2g} ({})",
-                     table.limits.loss, table.limits.gradient_norm, table.limits.update,
-                     table.compute_type);
+  return fmt::format(
+      "allowed: loss {:.2g}, gradient norm {:.2g}, update {:.2g}, of one tensor {:.2g} ({})",
+      table.limits.loss, table.limits.gradient_norm, table.limits.update,
+      table.limits.tensor_update, table.compute_type);
 }
 
 std::string summary(const ValidationTable& table) {
@@ -107,6 +108,7 @@ Json row_json(const ValidationRow& row) {
                          {"update", number(d.update)},
                          {"worst_tensor", d.worst_tensor},
                          {"worst_update", number(d.worst_update)},
+                         {"worst_quiet_update", number(d.worst_quiet_update)},
                          {"unequal_elements", d.unequal_elements},
                          {"unequal_tokens", d.unequal_tokens}};
   }
@@ -195,7 +197,8 @@ std::string validation_json(const ValidationTable& table) {
                     {"limits",
                      {{"loss", table.limits.loss},
                       {"gradient_norm", table.limits.gradient_norm},
-                      {"update", table.limits.update}}},
+                      {"update", table.limits.update},
+                      {"tensor_update", table.limits.tensor_update}}},
                     {"failures", table.failures()},
                     {"reference", row_json(table.reference)},
                     {"layouts", rows}};

@@ -24,8 +24,9 @@ struct LayoutDifference {
   double update = 0.0;         // of all parameters as one vector
   std::string worst_tensor;    // whose own update differs most; empty: none does
   double worst_update = 0.0;
-  int64_t unequal_elements = 0;  // of the final tensors, by their bits
-  int64_t unequal_tokens = 0;    // steps whose tokens were others
+  double worst_quiet_update = 0.0;  // the same without the tensors that rounding alone may move
+  int64_t unequal_elements = 0;     // of the final tensors, by their bits
+  int64_t unequal_tokens = 0;       // steps whose tokens were others
 };
 
 struct ValidationRow {
@@ -45,6 +46,8 @@ struct ValidationRow {
 struct ValidationLimits {
   bool every_bit = false;  // then the numbers below are 0
   double loss = 0.0, gradient_norm = 0.0, update = 0.0;
+  double tensor_update = 0.0;  // of each tensor by itself
+  bool is_narrow = false;      // then tensors that rounding alone may move do not count for that
 };
 
 struct ValidationTable {
