@@ -187,7 +187,7 @@ void Validation::make_reference(ValidationTable& table) {
                     log, end);
   }
   if (!failure.empty()) {
-    const bool is_own = end.exit_code >= static_cast<int>(ExitCode::internal) &&
+    const bool is_own = end.exit_code >= static_cast<int>(ExitCode::deck) &&
                         end.exit_code <= static_cast<int>(ExitCode::numerical);
     throw Error(is_own ? static_cast<ExitCode>(end.exit_code) : ExitCode::launch,
                 fmt::format("the run on one rank failed, so there is nothing to compare with: {}\n"

@@ -185,8 +185,10 @@ std::vector<std::string> layout_settings(const Layout& layout, const Config& dec
     set("virtual_stages", *layout.virtual_stages);
   else if (grid.virtual_stages > 1 && (layout.pipeline == 1 || !layout.schedule.empty()))
     set("virtual_stages", 0);  // automatic
-  if (!grid.stage_blocks.empty() && layout.pipeline != grid.pipeline_parallel)
-    set("stage_blocks", "[]");
+  // A list of blocks fits one number of stages.
+  const bool has_deck_stages = layout.pipeline == grid.pipeline_parallel &&
+                               layout.schedule.empty() && !layout.virtual_stages;
+  if (!grid.stage_blocks.empty() && !has_deck_stages) set("stage_blocks", "[]");
   return settings;
 }
 

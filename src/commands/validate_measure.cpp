@@ -176,7 +176,7 @@ std::string judge(const LayoutDifference& d, const ValidationLimits& limits) {
     check("update", d.update, limits.update);
     check("update of one tensor", limits.is_narrow ? d.worst_quiet_update : d.worst_update,
           limits.tensor_update);
-    if (!faults.empty() && !d.worst_tensor.empty())
+    if (!faults.empty() && d.worst_update > 0.0)
       faults.push_back(fmt::format("most in {}: {:.3e}", d.worst_tensor, d.worst_update));
   }
   return fmt::format("{}", fmt::join(faults, "; "));
