@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "blueprint/model_widths.hpp"
+#include "blueprint/stage_layout.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -50,15 +51,68 @@ int64_t MemoryBill::total() const {
   return sum;
 }
 
-Blueprint make_blueprint(const Config& config, int64_t ranks) {
+namespace {
+
+TensorSplit make_split(const Config& config, int64_t rank) {
+  TensorSplit split;
+  split.ranks = config.grid.tensor_parallel;
+  split.rank = rank;
+  split.shards = config.numerics.reproducible ? config.numerics.virtual_tensor_parallel
+                                              : config.grid.tensor_parallel;
+  if (split.shards % split.ranks != 0) split.shards = split.ranks;
+  split.sequence = config.grid.sequence_parallel && split.ranks > 1;
+  return split;
+}
+
+// Stages 2 and 3 add over the ranks of a shard group after every micro-batch, so neighbours in the
+// sum's tree stand on neighbouring ranks there; otherwise on the same rank.
+MicroBatchSet own_micro_batches(const Blueprint& b, int64_t data_rank) {
+  const int64_t count = b.micro_batches;
+  if (b.config.grid.zero_stage < 2) return {data_rank * count, count, 1};
+  const int64_t shard = data_rank % b.zero_shards, replica = data_rank / b.zero_shards;
+  return {replica * count * b.zero_shards + shard, count, b.zero_shards};
+}
+
+void add_chunks(Blueprint& b) {
+  const GridConfig& grid = b.config.grid;
+  b.schedule = make_schedule(grid.pipeline_schedule, grid.pipeline_parallel, grid.virtual_stages,
+                             b.micro_batches);
+  for (int64_t chunk = 0; chunk < grid.virtual_stages; ++chunk) {
+    ChunkPlan plan;
+    plan.stage = b.schedule.stage(b.rank.pipeline, chunk);
+    plan.layers = b.place.stages[static_cast<size_t>(plan.stage)];
+    plan.is_first = plan.stage == 0;
+    plan.is_last = plan.stage + 1 == b.schedule.stages();
+    plan.slots = slots(b.schedule, b.rank.pipeline, chunk);
+    b.chunks.push_back(plan);
+  }
+}
+
+void add_partition(Blueprint& b) {
+  const GridConfig& grid = b.config.grid;
+  const int64_t width = b.config.numerics.compute_type == ElementType::fp64 ? 8 : 4;
+  const auto elements =
+      std::max<int64_t>(1, static_cast<int64_t>(grid.bucket_mib * 1024.0 * 1024.0) / width);
+  b.partition = make_partition(b.parameters, b.zero_shards, elements,
+                               grid.zero_stage < 2 ? BucketJoin::yes : BucketJoin::no);
+  b.owned = grid.zero_stage == 0 ? own_everything(b.parameters.flat_size)
+                                 : b.partition.owned_by(b.rank.data % b.zero_shards);
+}
+
+}  // namespace
+
+Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& rank) {
   Blueprint b;
   b.config = config;
-  if (b.config.grid.data_parallel == 0) {
-    const GridConfig& g = config.grid;
-    b.config.grid.data_parallel = std::max<int64_t>(
+  b.rank = rank;
+  GridConfig& g = b.config.grid;
+  if (g.data_parallel == 0)
+    g.data_parallel = std::max<int64_t>(
         1, ranks / (g.tensor_parallel * g.pipeline_parallel * g.context_parallel));
-  }
-  b.data_parallel = b.config.grid.data_parallel;
+  g.virtual_stages = std::max<int64_t>(1, g.virtual_stages);
+  b.data_parallel = g.data_parallel;
+  b.zero_shards = g.zero_stage > 0 && g.zero_shards > 0 ? g.zero_shards : g.data_parallel;
+  b.zero_replicas = g.data_parallel / b.zero_shards;
   const BatchConfig& batch = config.batch;
   const int64_t per_pass = batch.micro_batch_size * b.data_parallel;
   if (per_pass <= 0 || batch.global_batch_size % per_pass != 0)
@@ -69,11 +123,52 @@ Blueprint make_blueprint(const Config& config, int64_t ranks) {
         (batch.global_batch_size / per_pass + 1) * per_pass));
   b.total_micro_batches = batch.global_batch_size / batch.micro_batch_size;
   b.micro_batches = b.total_micro_batches / b.data_parallel;
+  b.own_micro_batches = own_micro_batches(b, rank.data);
   b.tokens_per_step = batch.global_batch_size * batch.seq_length;
-  b.parameters = make_parameter_table(b.config);
-  b.activations = make_activation_plan(b.config);
+  b.place.split = make_split(b.config, rank.tensor);
+  b.place.stages = stage_ranges(b.config);
+  b.place.pipeline_ranks = g.pipeline_parallel;
+  b.place.pipeline_rank = rank.pipeline;
+  b.parameters = make_parameter_table(b.config, b.place);
+  b.activations = make_activation_plan(b.config, b.place.split);
+  add_chunks(b);
+  add_partition(b);
   add_operators(b);
   return b;
+}
+
+int64_t activation_bytes(const Blueprint& b) {
+  const ActivationPlan& plan = b.activations;
+  const ElementType type = b.config.numerics.compute_type;
+  const GridConfig& grid = b.config.grid;
+  const bool splits =
+      grid.pipeline_schedule == PipelineSchedule::zero_bubble && grid.pipeline_parallel > 1;
+  int64_t bytes = planned_bytes(plan.workspace, type);
+  if (grid.recompute != Recompute::none) bytes += planned_bytes(plan.recomputed.recomputed, type);
+  for (const ChunkPlan& chunk : b.chunks) {
+    int64_t slot = planned_bytes(plan.input, type);
+    if (chunk.is_last) slot += planned_bytes(plan.head, type);
+    for (int64_t layer = chunk.layers.first; layer < chunk.layers.last; ++layer) {
+      const BlockPlan& block = is_recomputed(grid, layer) ? plan.recomputed : plan.plain;
+      slot += planned_bytes(block.kept, type);
+      if (splits) slot += planned_bytes(plan.split, type);
+    }
+    bytes += chunk.slots * slot;
+  }
+  return bytes;
+}
+
+Blueprint make_heaviest_blueprint(const Config& config, int64_t ranks) {
+  Blueprint heaviest;
+  int64_t most = -1;
+  for (int64_t stage = 0; stage < config.grid.pipeline_parallel; ++stage) {
+    Blueprint b = make_blueprint(config, ranks, {stage, 0, 0});
+    const int64_t bytes = make_memory_bill(b, {}).total();
+    if (bytes <= most) continue;
+    most = bytes;
+    heaviest = std::move(b);
+  }
+  return heaviest;
 }
 
 }  // namespace espalier

@@ -9,6 +9,8 @@
 
 #include "blueprint/activation_plan.hpp"
 #include "blueprint/parameter_table.hpp"
+#include "blueprint/partition.hpp"
+#include "blueprint/schedule.hpp"
 #include "deck/config.hpp"
 
 namespace espalier {
@@ -48,11 +50,39 @@ struct MemoryBill {
   int64_t total() const;
 };
 
+/// Which rank a blueprint is for.
+struct RankPlace {
+  int64_t pipeline = 0, data = 0, tensor = 0;
+};
+
+/// One stage that a rank holds.
+struct ChunkPlan {
+  int64_t stage = 0;
+  StageRange layers;
+  bool is_first = false, is_last = false;
+  int64_t slots = 1;  // micro-batches whose activations live at once
+};
+
+/// Which micro-batches of a step a data-parallel rank works on: first, first + stride, ...
+struct MicroBatchSet {
+  int64_t first = 0, count = 0, stride = 1;
+  int64_t index(int64_t i) const { return first + i * stride; }
+};
+
+/// What one rank of the grid needs to know; global numbers are the same for all.
 struct Blueprint {
   Config config;
-  ParameterTable parameters;
+  RankPlace rank;
+  ModelPlace place;
+  ParameterTable parameters;  // of this rank
   ActivationPlan activations;
-  std::vector<Operator> operators;
+  std::vector<Operator> operators;  // of the whole model
+  Schedule schedule;
+  std::vector<ChunkPlan> chunks;  // of this rank
+  MicroBatchSet own_micro_batches;
+  int64_t zero_shards = 1, zero_replicas = 1;  // their product is data_parallel
+  Partition partition;                         // among zero_shards
+  std::vector<OwnedRange> owned;               // what this rank updates; all at stage 0
 
   int64_t data_parallel = 1;
   int64_t micro_batches = 1;              // of one step on one data-parallel rank
@@ -64,7 +94,10 @@ struct Blueprint {
 };
 
 /// `ranks` fills grid.data_parallel = 0. Throws DeckError when batch and grid do not divide.
-Blueprint make_blueprint(const Config& config, int64_t ranks);
+Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& rank = {});
+
+/// That of the stage with the largest memory bill.
+Blueprint make_heaviest_blueprint(const Config& config, int64_t ranks);
 
 enum class OptimizerState { allocated, none };
 
@@ -86,8 +119,16 @@ constexpr int64_t later_runtime_bytes(int64_t ranks) {
 /// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.
 int tree_levels(int64_t micro_batches);
 
+/// Bytes of activations and workspace that a rank's stages carve from their arena.
+int64_t activation_bytes(const Blueprint& blueprint);
+
 /// Partial sums of gradients that the reproducible mode keeps on a rank.
 int reproducible_levels(const Blueprint& blueprint);
+
+/// ZeRO 3: layers that are gathered at once: the one before, the current one and the next.
+constexpr int64_t kGatheredLayers = 3;
+/// Elements of the buffers into which ZeRO 3 gathers blocks.
+int64_t gathered_elements(const ParameterTable& table);
 
 /// What one rank will hold.
 MemoryBill make_memory_bill(const Blueprint& blueprint, const MemoryAssumptions& assumptions);

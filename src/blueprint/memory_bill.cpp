@@ -11,6 +11,7 @@ namespace {
 
 int64_t widened_products(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
+  const TensorSplit& split = b.place.split;
   const int64_t tokens = b.config.batch.micro_batch_size * b.config.batch.seq_length;
   // gemm widens both operands, and the result where it is 16-bit: the largest product of each slot.
   int64_t slot[3] = {0, 0, 0};
@@ -19,11 +20,14 @@ int64_t widened_products(const Blueprint& b) {
     slot[1] = std::max({slot[1], out * in, rows * in});
     slot[2] = std::max({slot[2], rows * out, rows * in});
   };
-  product(tokens, qkv_width(m), m.hidden_size);
-  product(tokens, m.hidden_size, query_width(m));
-  product(tokens, up_width(m), m.hidden_size);
-  product(tokens, m.hidden_size, m.intermediate_size);
-  product(b.activations.classifier_rows, m.vocab_size, m.hidden_size);
+  // Shards are multiplied one by one in the reproducible mode, runs of a rank's share otherwise.
+  const int64_t parts = split.shards;
+  const auto part = [&](int64_t count) { return cut_evenly(count, parts, 0).count; };
+  product(tokens, part(qkv_width(m)), m.hidden_size);
+  product(tokens, m.hidden_size, part(query_width(m)));
+  product(tokens, part(up_width(m)), m.hidden_size);
+  product(tokens, m.hidden_size, part(m.intermediate_size));
+  product(b.activations.classifier_rows, part(m.vocab_size), m.hidden_size);
   return 4 * (slot[0] + slot[1] + slot[2]);
 }
 
@@ -39,31 +43,43 @@ int reproducible_levels(const Blueprint& b) {
   return b.config.numerics.reproducible ? tree_levels(b.micro_batches) : 0;
 }
 
+int64_t gathered_elements(const ParameterTable& table) {
+  int64_t layer = 0, table_size = 0, small = 0;
+  for (const BlockSpan& block : table.blocks) {
+    if (block.kind == BlockKind::layer)
+      layer = std::max(layer, block.size);
+    else if (block.kind == BlockKind::token || block.kind == BlockKind::output)
+      table_size = std::max(table_size, block.size);
+    else
+      small += block.size;
+  }
+  return kGatheredLayers * layer + table_size + small;
+}
+
 MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumptions) {
   const ElementType type = b.config.numerics.compute_type;
-  const int64_t master = type == ElementType::fp64 ? 8 : 4;
-  const int64_t elements = b.parameters.flat_size;
-  const int64_t layers = b.config.model.num_layers;
-  const ActivationPlan& plan = b.activations;
+  const int64_t master = type == ElementType::fp64 ? 8 : 4, compute = element_bytes(type);
+  const int64_t all = b.parameters.flat_size, stage = b.config.grid.zero_stage;
+  const int64_t own = stage == 0 ? all : b.partition.largest_compact_size();
+  const bool is_separate = compute != master;
   MemoryBill bill;
   const auto add = [&](const char* name, int64_t bytes) {
     if (bytes > 0) bill.items.push_back({name, bytes});
   };
-  add("parameters (master)", elements * master);
-  if (element_bytes(type) != master)
-    add("parameters (compute copy)", elements * element_bytes(type));
-  add("gradients", elements * master * (1 + reproducible_levels(b)));
-  add("optimizer state",
-      assumptions.optimizer == OptimizerState::allocated ? 2 * elements * master : 0);
-  add("activations", planned_bytes(plan.input, type) + planned_bytes(plan.head, type) +
-                         layers * planned_bytes(plan.block, type));
-  add("workspace", planned_bytes(plan.workspace, type));
+  add("parameters (master)", (stage == 3 || (stage > 0 && is_separate) ? own : all) * master);
+  if (is_separate) add("parameters (compute copy)", (stage == 3 ? own : all) * compute);
+  if (stage == 3) add("parameters (gathered)", gathered_elements(b.parameters) * compute);
+  add("gradients", (stage >= 2 ? own : all) * master * (1 + reproducible_levels(b)));
+  add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * own * master : 0);
+  const int64_t workspace = planned_bytes(b.activations.workspace, type);
+  add("activations", activation_bytes(b) - workspace);
+  add("workspace", workspace);
   if (b.config.model.position == PositionKind::rope)
     add("rotary table", b.config.batch.seq_length * b.config.model.head_dim * master);
   if (element_bytes(type) == 2) add("widened products", widened_products(b));
   const int64_t batches = b.config.data.prefetch_steps + 1;
   add("prefetched batches", batches * b.micro_batches * b.config.batch.micro_batch_size *
-                                b.config.batch.seq_length * 4 * 4);
+                                (b.config.batch.seq_length * 4 * 4 + 8));
   add("communication buffers", assumptions.communication_bytes);
   add("program and libraries", assumptions.runtime_bytes);
   return bill;

@@ -245,7 +245,7 @@ ParameterTable make_parameter_table(const Config& config) {
   Config whole = config;
   whole.grid.pipeline_parallel = 1;
   whole.numerics.reproducible = false;
-  ParameterTable table = make_parameter_table(whole, ModelPlace{});
+  ParameterTable table = TableBuilder(whole, ModelPlace{}).build();
   for (const ParameterSpec& p : table.parameters) table.parameter_count += p.global_size();
   return table;
 }

@@ -27,16 +27,16 @@ struct DumpInfo {
   double loss = 0;   // sum over the predicted tokens, divided by their number
 };
 
-/// `parameters` and `gradients` are flat host buffers with the same rows on every rank; the
-/// gradients are those of `info.loss`.
+/// Each rank writes its slabs of `parameters` and `gradients`; the gradients are those of
+/// `info.loss`.
 ///
 /// Collective  over `ranks` (null: this process alone)
 /// Instances   Real in {float, double}
 template <class Real>
 void write_gradient_dump(const std::string& path, const Comm* ranks,
-                         const std::vector<TensorRow>& rows, const Real* parameters,
-                         const Real* gradients, const DumpTokens& tokens, const Config& config,
-                         const DumpInfo& info);
+                         const std::vector<TensorRow>& rows, const TensorSlabs& parameters,
+                         const TensorSlabs& gradients, const DumpTokens& tokens,
+                         const Config& config, const DumpInfo& info);
 
 constexpr const char* kGradientDumpFormat = "espalier gradient dump";
 constexpr int64_t kGradientDumpVersion = 1;

@@ -53,7 +53,8 @@ KeyValue read_value(const TensorFileReader& file, const std::string& group, cons
       return word;
     }
     case KeyType::text: return file.text_attribute(group, key.name);
-    case KeyType::text_list: break;
+    case KeyType::text_list:
+    case KeyType::integer_list: break;
   }
   throw InternalError("the section model has no lists");
 }

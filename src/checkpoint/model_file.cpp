@@ -4,10 +4,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "grid/comm.hpp"
 
 namespace espalier {
 
@@ -94,13 +97,72 @@ std::vector<TensorRow> tensor_rows(const ParameterTable& table) {
 }
 
 template <class Real>
-void write_rows(TensorFileWriter& file, const std::string& group,
-                const std::vector<TensorRow>& rows, const Real* flat) {
+TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat) {
+  TensorSlabs slabs;
+  for (const TensorRow& row : rows)
+    slabs.push_back({row.name, Shape(row.shape.size(), 0), row.shape, flat + row.offset});
+  return slabs;
+}
+
+template <class Real>
+TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
+                        Indexing indexing, const Real* buffer) {
+  TensorSlabs slabs;
+  for (const ParameterSpec& p : table.parameters)
+    for (const OwnedRange& range : owned) {
+      const int64_t first = std::max(p.offset, range.flat);
+      const int64_t last = std::min(p.offset + p.size(), range.flat + range.size);
+      if (first >= last) continue;
+      const int64_t at = indexing == Indexing::flat ? range.flat : range.compact;
+      const Real* data = buffer + at + (first - range.flat);
+      const int64_t columns = p.columns();
+      ESPALIER_REQUIRE((first - p.offset) % columns == 0 && (last - first) % columns == 0,
+                       "a part of {} begins or ends inside a row", p.name);
+      const int64_t row = (first - p.offset) / columns, rows = (last - first) / columns;
+      for (const ShardPiece& piece : p.pieces) {
+        if (!piece.counts) continue;
+        if (p.shape.size() == 1) {
+          slabs.push_back({p.name, {piece.global_first}, {piece.count}, data + piece.local_first});
+        } else if (p.split == Split::columns) {
+          slabs.push_back({p.name, {row, piece.global_first}, {rows, piece.count}, data});
+        } else {
+          const int64_t begin = std::max(row, piece.local_first);
+          const int64_t end = std::min(row + rows, piece.local_first + piece.count);
+          if (begin < end)
+            slabs.push_back({p.name,
+                             {piece.global_first + begin - piece.local_first, 0},
+                             {end - begin, columns},
+                             data + (begin - row) * columns});
+        }
+      }
+    }
+  return slabs;
+}
+
+template <class Real>
+void write_rows(TensorFileWriter& file, const Comm* ranks, const std::string& group,
+                const std::vector<TensorRow>& rows, const TensorSlabs& slabs) {
   // All headers first: they lie together at the front, which makes opening the file cheap.
   for (const TensorRow& row : rows)
     file.create_dataset(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType);
-  for (const TensorRow& row : rows)
-    file.write_replicated(group + "/" + row.name, flat + row.offset);
+  // Every rank takes part in every write; who has no slab left passes an empty one.
+  std::map<std::string, std::vector<const TensorSlab*>> own;
+  for (const TensorSlab& slab : slabs) own[slab.name].push_back(&slab);
+  std::vector<int64_t> writes;
+  for (const TensorRow& row : rows) writes.push_back(static_cast<int64_t>(own[row.name].size()));
+  if (ranks != nullptr)
+    ranks->all_reduce(writes.data(), static_cast<int64_t>(writes.size()), ReduceOp::max);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const auto& mine = own[rows[r].name];
+    const Shape nothing(rows[r].shape.size(), 0);
+    for (size_t i = 0; i < static_cast<size_t>(writes[r]); ++i) {
+      const std::string name = group + "/" + rows[r].name;
+      if (i < mine.size())
+        file.write_slab(name, mine[i]->offset, mine[i]->extent, mine[i]->data);
+      else
+        file.write_slab(name, nothing, nothing, nullptr);
+    }
+  }
 }
 
 template <class Real>
@@ -118,7 +180,7 @@ void read_rows(TensorFileReader& file, const std::string& group, const std::vect
 
 template <class Real>
 void write_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
-                 const Real* flat, const ModelInfo& info) {
+                 const TensorSlabs& slabs, const ModelInfo& info) {
   TensorFileWriter file(path, ranks);
   file.set_attribute("", "format", kFormat);
   file.set_attribute("", "format_version", kFormatVersion);
@@ -128,7 +190,7 @@ void write_model(const std::string& path, const Comm* ranks, const std::vector<T
   file.set_attribute("", "seed", info.seed);
   file.set_attribute("", "config_hash", hash_deck(info.deck));
   file.write_text("deck", info.deck);
-  write_rows(file, kParameters, rows, flat);
+  write_rows<Real>(file, ranks, kParameters, rows, slabs);
   file.close();
 }
 
@@ -146,14 +208,17 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks) {
   return read_info(file);
 }
 
-#define ESPALIER_INSTANTIATE(Real)                                                               \
-  template void write_rows(TensorFileWriter&, const std::string&, const std::vector<TensorRow>&, \
-                           const Real*);                                                         \
-  template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,  \
-                          Real*);                                                                \
-  template void write_model(const std::string&, const Comm*, const std::vector<TensorRow>&,      \
-                            const Real*, const ModelInfo&);                                      \
-  template ModelInfo read_model(const std::string&, const Comm*, const std::vector<TensorRow>&,  \
+#define ESPALIER_INSTANTIATE(Real)                                                                \
+  template TensorSlabs whole_slabs(const std::vector<TensorRow>&, const Real*);                   \
+  template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&,         \
+                                   Indexing, const Real*);                                        \
+  template void write_rows<Real>(TensorFileWriter&, const Comm*, const std::string&,              \
+                                 const std::vector<TensorRow>&, const TensorSlabs&);              \
+  template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,   \
+                          Real*);                                                                 \
+  template void write_model<Real>(const std::string&, const Comm*, const std::vector<TensorRow>&, \
+                                  const TensorSlabs&, const ModelInfo&);                          \
+  template ModelInfo read_model(const std::string&, const Comm*, const std::vector<TensorRow>&,   \
                                 Real*);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

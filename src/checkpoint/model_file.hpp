@@ -8,17 +8,34 @@
 #include <string>
 #include <vector>
 
-#include "blueprint/parameter_table.hpp"
+#include "blueprint/partition.hpp"
 #include "checkpoint/tensor_file.hpp"
 
 namespace espalier {
 
-/// One logical tensor and its place in a flat buffer that every rank holds.
+/// One logical tensor, and its place in a flat buffer that holds it whole.
 struct TensorRow {
   std::string name;
   Shape shape;
   int64_t offset = 0;  // elements
 };
+
+/// A part of a logical tensor that this rank writes: a hyperslab, contiguous in memory.
+struct TensorSlab {
+  std::string name;
+  Shape offset, extent;
+  const void* data = nullptr;
+};
+using TensorSlabs = std::vector<TensorSlab>;
+
+/// Where what a rank owns stands in the logical tensors: `buffer` is the flat or the compact one.
+/// Over all ranks with a replica of their own, every element is there once.
+template <class Real>
+TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
+                        Indexing indexing, const Real* buffer);
+/// All of a buffer that holds every tensor whole.
+template <class Real>
+TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat);
 
 std::vector<TensorRow> tensor_rows(const ParameterTable& table);
 
@@ -31,14 +48,14 @@ struct ModelInfo {
   std::string config_hash;  // FNV-1a 64 of the deck as 16 hex digits; filled in by the reader
 };
 
-/// Writes parameters/<name> for every row from `flat` (host memory, the same on every rank).
+/// Writes parameters/<name> for every row, each rank its slabs (host memory).
 ///
-/// Collective  over `ranks` (null: this process alone)
-/// Instances   Real in {float, double}
+/// Collective  over `ranks` (null: this process alone); rows are the same on all ranks
+/// Instances   Real in {float, double}, the type of the slabs' data
 /// Errors      DataError; the old file of that name stays until the new one is whole
 template <class Real>
 void write_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
-                 const Real* flat, const ModelInfo& info);
+                 const TensorSlabs& slabs, const ModelInfo& info);
 
 /// Reads all rows into `flat` on every rank.
 ///
@@ -53,8 +70,8 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks);
 
 /// For other files with the same tensors, such as the gradient dump: writes GROUP/<name> ...
 template <class Real>
-void write_rows(TensorFileWriter& file, const std::string& group,
-                const std::vector<TensorRow>& rows, const Real* flat);
+void write_rows(TensorFileWriter& file, const Comm* ranks, const std::string& group,
+                const std::vector<TensorRow>& rows, const TensorSlabs& slabs);
 
 /// ... and reads them, after checking that GROUP holds exactly these rows.
 template <class Real>

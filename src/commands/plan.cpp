@@ -5,7 +5,9 @@
 
 #include "commands/blueprint_text.hpp"
 #include "commands/overrides.hpp"
+#include "commands/plan_schedule.hpp"
 #include "commands/verbs.hpp"
+#include "core/error.hpp"
 #include "deck/deck.hpp"
 
 namespace espalier {
@@ -14,10 +16,23 @@ namespace {
 struct PlanRequest {
   DeckRequest deck;
   bool parameters = false;
+  bool schedule = false;
+  bool actions = false;
 };
+
+int plan_schedule(const Config& config, ActionLists lists) {
+  if (config.grid.stage_balance == StageBalance::measured && config.grid.stage_blocks.empty())
+    throw DeckError(
+        "espalier plan --schedule does not read the stage times of a run; add "
+        "--set grid.stage_balance=cost, or list the blocks by grid.stage_blocks");
+  print_schedule(config, model_costs(config), stage_ranges(config), lists);
+  return 0;
+}
 
 int plan(const PlanRequest& request) {
   const DeckResult deck = require_deck(request.deck);
+  if (request.schedule)
+    return plan_schedule(deck.config, request.actions ? ActionLists::shown : ActionLists::hidden);
   const Blueprint blueprint = make_blueprint(
       deck.config,
       std::max<int64_t>(request.deck.ranks.value_or(1), deck.config.grid.data_parallel));
@@ -36,6 +51,10 @@ void add_plan(CLI::App& app, Action& action) {
   verb->add_option("--ranks", request->deck.ranks, "Ranks to plan for (default 1)");
   add_overrides(*verb, request->deck.overrides);
   verb->add_flag("--parameters", request->parameters, "List every parameter");
+  CLI::Option* schedule = verb->add_flag("--schedule", request->schedule,
+                                         "Show the pipeline instead: stages, order, slots, bubble");
+  verb->add_flag("--actions", request->actions, "With --schedule: list what every rank does")
+      ->needs(schedule);
   verb->callback([request, &action] { action = [request] { return plan(*request); }; });
 }
 

@@ -115,11 +115,13 @@ void BatchSource::fill(int64_t step, int64_t micro_batch, MicroBatch& out) const
   for (auto* array : {&out.inputs, &out.targets, &out.positions, &out.document_start}) {
     array->resize(size);
   }
+  out.first_token.resize(static_cast<size_t>(micro_batch_size_));
   out.valid_tokens = 0;
   out.token_hash = 0;
   std::vector<int32_t> window(static_cast<size_t>(seq_length_ + 1));
   const int64_t first = step * global_batch_size_ + micro_batch * micro_batch_size_;
   for (int64_t row = 0; row < micro_batch_size_; ++row) {
+    out.first_token[static_cast<size_t>(row)] = (first + row) * seq_length_;
     fill_sequence(first + row, row, window, out);
   }
 }

@@ -21,6 +21,7 @@ struct MicroBatch {
   std::vector<int32_t> positions;        // fed to the model; restart at a document if asked
   std::vector<int32_t> document_start;   // index in the sequence of the first token that this
                                          // query may attend to; 0 when no document mask
+  std::vector<int64_t> first_token;      // [sequences], global index of each one's first token
   int64_t valid_tokens = 0;              // number of targets >= 0
   /// Sum (mod 2^64) over the sequences of XXH3(inputs and last target as int32, seed = global
   /// position of the sequence): does not depend on how sequences are grouped.

@@ -11,12 +11,13 @@ namespace espalier {
 Prefetcher::Prefetcher(const BatchSource& source, MicroBatchRange range, int64_t first_step,
                        int64_t depth)
     : source_(source), range_(range), first_step_(first_step), depth_(depth) {
-  ESPALIER_REQUIRE(
-      range.first >= 0 && range.first <= range.last && range.last <= source.micro_batches(),
-      "micro-batches [{}, {}) of {}", range.first, range.last, source.micro_batches());
+  ESPALIER_REQUIRE(range.first >= 0 && range.count >= 0 && range.stride >= 1 &&
+                       (range.count == 0 || range.index(range.count - 1) < source.micro_batches()),
+                   "{} micro-batches from {} by {} of {}", range.count, range.first, range.stride,
+                   source.micro_batches());
   ESPALIER_REQUIRE(first_step >= 0 && depth >= 0, "first step {}, depth {}", first_step, depth);
   slots_.resize(static_cast<size_t>(depth) + 1);
-  for (auto& step : slots_) step.resize(static_cast<size_t>(range.last - range.first));
+  for (auto& step : slots_) step.resize(static_cast<size_t>(range.count));
   if (depth > 0) thread_ = std::thread([this] { run(); });
 }
 
@@ -30,9 +31,8 @@ Prefetcher::~Prefetcher() {
 }
 
 void Prefetcher::fill(int64_t step, std::vector<MicroBatch>& out) const {
-  for (int64_t m = range_.first; m < range_.last; ++m) {
-    source_.fill(step, m, out[static_cast<size_t>(m - range_.first)]);
-  }
+  for (int64_t i = 0; i < range_.count; ++i)
+    source_.fill(step, range_.index(i), out[static_cast<size_t>(i)]);
 }
 
 void Prefetcher::run() {

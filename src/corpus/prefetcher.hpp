@@ -13,10 +13,12 @@
 
 namespace espalier {
 
-/// Which micro-batches of a global batch a rank works on: [first, last).
+/// Which micro-batches of a global batch a rank works on: first, first + stride, ...
 struct MicroBatchRange {
   int64_t first = 0;
-  int64_t last = 0;
+  int64_t count = 0;
+  int64_t stride = 1;
+  int64_t index(int64_t i) const { return first + i * stride; }
 };
 
 /// Fills this rank's micro-batches of the steps from `first_step` on, at most `depth` steps ahead.

@@ -42,6 +42,14 @@ int64_t default_virtual_shards(const ModelConfig& model) {
   return shards;
 }
 
+void fill_grid(Draft& draft) {
+  const GridConfig& grid = draft.config.grid;
+  const bool is_interleaved = grid.pipeline_schedule == PipelineSchedule::interleaved;
+  if (grid.virtual_stages == 0 && draft.are_sound({"grid.virtual_stages"}))
+    draft.set_automatic("grid.virtual_stages", int64_t{is_interleaved ? 2 : 1},
+                        {"grid.pipeline_schedule"});
+}
+
 void fill_numerics(Draft& draft) {
   const Config& config = draft.config;
   if (config.numerics.virtual_tensor_parallel == 0 &&
@@ -71,6 +79,7 @@ void fill_directory(Draft& draft) {
 
 void fill_automatic_values(Draft& draft) {
   fill_model(draft);
+  fill_grid(draft);
   fill_numerics(draft);
   fill_directory(draft);
   const Config& config = draft.config;

@@ -82,6 +82,7 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
   check_model(draft);
   check_grid(draft, ranks);
   check_parallel(draft);
+  check_pipeline(draft);
   check_training(draft);
   warn_without_effect(draft);
   DeckResult result;

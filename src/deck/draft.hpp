@@ -76,6 +76,7 @@ void fill_automatic_values(Draft& draft);
 void check_model(Draft& draft);
 void check_grid(Draft& draft, std::optional<int64_t> ranks);
 void check_parallel(Draft& draft);
+void check_pipeline(Draft& draft);
 void check_training(Draft& draft);
 void warn_without_effect(Draft& draft);
 

@@ -45,6 +45,10 @@ std::vector<Idle> training_rules(const Config& c) {
   const bool no_validation = c.monitor.validation_interval == 0;
   return {{"grid.sequence_parallel", "grid.tensor_parallel",
            c.grid.sequence_parallel && c.grid.tensor_parallel == 1},
+          {"grid.pipeline_schedule", "grid.pipeline_parallel", c.grid.pipeline_parallel == 1},
+          {"grid.stage_balance", "grid.stage_blocks", !c.grid.stage_blocks.empty()},
+          {"grid.stage_times", "grid.stage_balance",
+           !c.grid.stage_times.empty() && c.grid.stage_balance != StageBalance::measured},
           {"numerics.loss_scale_initial", "numerics.compute_type", no_scale},
           {"numerics.loss_scale_growth_steps", "numerics.compute_type", no_scale},
           {"optimizer.decay_norms", "optimizer.weight_decay", no_decay},

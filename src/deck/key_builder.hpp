@@ -46,6 +46,9 @@ class SectionRows {
   KeyRow text_list(const char* name, std::vector<std::string> S::*field) {
     return plain(name, KeyType::text_list, field);
   }
+  KeyRow integer_list(const char* name, std::vector<int64_t> S::*field) {
+    return plain(name, KeyType::integer_list, field);
+  }
   KeyRow word(const char* name, std::string S::*field, std::vector<std::string> words) {
     KeyRow row = plain(name, KeyType::choice, field);
     table_.back().choices = std::move(words);

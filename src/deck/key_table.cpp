@@ -93,6 +93,7 @@ std::string type_text(const Key& key) {
     case KeyType::real: return "number";
     case KeyType::text: return "string";
     case KeyType::text_list: return "list of strings";
+    case KeyType::integer_list: return "list of integers";
     case KeyType::choice: return fmt::format("one of {}", fmt::join(key.choices, ", "));
   }
   return "?";
@@ -133,6 +134,9 @@ std::string toml_text(const KeyValue& value) {
       std::string text = "[";
       for (size_t i = 0; i < v.size(); ++i) text += (i == 0 ? "" : ", ") + toml_quote(v[i]);
       return text + "]";
+    }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      return fmt::format("[{}]", fmt::join(v, ", "));
     }
   };
   return std::visit(Writer{}, value);

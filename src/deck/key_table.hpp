@@ -16,13 +16,14 @@
 
 namespace espalier {
 
-enum class KeyType { boolean, integer, real, text, text_list, choice };
+enum class KeyType { boolean, integer, real, text, text_list, integer_list, choice };
 enum class Presence { optional, required };
 
 /// A value of any key; a choice travels as its word.
-using KeyValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
+using KeyValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
+                              std::vector<int64_t>>;
 
-/// Bounds of a number; an open bound is itself outside.
+/// Bounds of a number, or of the numbers of a list; an open bound is itself outside.
 struct Range {
   double lower = -std::numeric_limits<double>::infinity();
   double upper = std::numeric_limits<double>::infinity();

@@ -8,6 +8,41 @@ namespace {
 constexpr double kMaxExtent = 65536;  // of one axis of the grid
 constexpr double kMaxRanks = 1 << 20;
 
+void add_pipeline(SectionRows<GridConfig>& rows) {
+  rows.choice<PipelineSchedule>("pipeline_schedule", &GridConfig::pipeline_schedule,
+                                {{"gpipe", PipelineSchedule::gpipe},
+                                 {"1f1b", PipelineSchedule::one_forward_one_backward},
+                                 {"interleaved", PipelineSchedule::interleaved},
+                                 {"zero_bubble", PipelineSchedule::zero_bubble}})
+      .also({"pp_schedule", "pipeline_parallel_schedule", "pipe_schedule"})
+      .help(
+          "In which order a stage works off its micro-batches; espalier plan --schedule draws it.");
+  rows.integer("virtual_stages", &GridConfig::virtual_stages)
+      .unit("chunks a rank")
+      .between(0, 1024)
+      .automatic("2 when interleaved, else 1")
+      .also({"virtual_pipeline_parallel", "virtual_pipeline_model_parallel_size", "vpp",
+             "num_virtual_stages", "model_chunks", "num_model_chunks"})
+      .help("Stages that a rank holds, far apart in the model; interleaved only.");
+  rows.integer_list("stage_blocks", &GridConfig::stage_blocks)
+      .unit("blocks")
+      .between(1, 10000)
+      .automatic("stage_balance decides")
+      .also({"pipeline_parallel_split_points", "split_points", "pipeline_model_parallel_layout",
+             "layers_per_stage"})
+      .help("Blocks of each stage in the order of the model.");
+  rows.choice<StageBalance>("stage_balance", &GridConfig::stage_balance,
+                            {{"cost", StageBalance::cost},
+                             {"even", StageBalance::even},
+                             {"measured", StageBalance::measured}})
+      .also({"partition_method", "pipeline_partition"})
+      .help(
+          "How the blocks are shared: by flops with embedding and output counted, by number, or by "
+          "the times of an earlier run.");
+  rows.text("stage_times", &GridConfig::stage_times)
+      .help("Run folder whose measured stage times balance the stages; for measured only.");
+}
+
 void add_grid(std::vector<Key>& table) {
   SectionRows rows(table, "grid", &Config::grid);
   rows.integer("data_parallel", &GridConfig::data_parallel)
@@ -26,6 +61,7 @@ void add_grid(std::vector<Key>& table) {
       .between(1, kMaxExtent)
       .also({"pp", "pp_size", "pipeline_model_parallel_size"})
       .help("Stages that share the blocks.");
+  add_pipeline(rows);
   rows.integer("context_parallel", &GridConfig::context_parallel)
       .unit("ranks")
       .between(1, kMaxExtent)

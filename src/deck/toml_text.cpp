@@ -128,11 +128,13 @@ bool has_control_characters(const std::string& text) {
 
 RawValue to_raw(const KeyValue& value) {
   RawValue raw;
-  constexpr RawKind kKinds[] = {RawKind::boolean, RawKind::integer, RawKind::real, RawKind::text,
-                                RawKind::list};
+  constexpr RawKind kKinds[] = {RawKind::boolean, RawKind::integer, RawKind::real,
+                                RawKind::text,    RawKind::list,    RawKind::list};
   raw.kind = kKinds[value.index()];
   if (const auto* list = std::get_if<std::vector<std::string>>(&value))
     for (const std::string& item : *list) raw.items.push_back(to_raw(KeyValue(item)));
+  else if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value))
+    for (const int64_t item : *numbers) raw.items.push_back(to_raw(KeyValue(item)));
   else
     raw.scalar = value;
   return raw;

@@ -52,7 +52,7 @@ std::optional<RawValue> parse_toml_value(const std::string& text);
 bool is_utf8(const std::string& text);
 bool has_control_characters(const std::string& text);
 
-/// A key's value as a RawValue (a list of strings becomes items).
+/// A key's value as a RawValue (a list becomes items).
 RawValue to_raw(const KeyValue& value);
 
 /// For messages: "integer", "string", "list" ...

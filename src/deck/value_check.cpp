@@ -39,6 +39,10 @@ std::string retyped(const Key& key, const RawValue& raw) {
     meant = to_raw(KeyValue(toml_text(raw.scalar)));
   else if (key.type == KeyType::text_list && raw.kind == RawKind::text)
     meant = to_raw(KeyValue(std::vector<std::string>{std::get<std::string>(raw.scalar)}));
+  else if (key.type == KeyType::integer_list && raw.kind == RawKind::integer)
+    meant = to_raw(KeyValue(std::vector<int64_t>{std::get<int64_t>(raw.scalar)}));
+  else if (key.type == KeyType::integer_list && raw.kind == RawKind::text)
+    meant = parse_toml_value("[" + std::get<std::string>(raw.scalar) + "]");
   else if (key.type == KeyType::text && raw.kind == RawKind::list && raw.items.size() == 1)
     meant = raw.items[0];
   else if (raw.kind == RawKind::text)
@@ -105,15 +109,32 @@ CheckedValue check_choice(const Key& key, const RawValue& raw) {
                 guess.empty() ? list : fmt::format("did you mean \"{}\"? {}", guess, list));
 }
 
-CheckedValue check_list(const Key& key, const RawValue& raw) {
+CheckedValue wrong_item(const std::string& which, const char* expected, const RawValue& item) {
+  return broken(fmt::format("{} must be {} {}, it is {} {}", which, article(expected), expected,
+                            article(kind_name(item.kind)), kind_name(item.kind)),
+                "");
+}
+
+CheckedValue check_numbers(const Key& key, const RawValue& raw) {
+  if (raw.kind != RawKind::list) return wrong_type(key, raw);
+  std::vector<int64_t> numbers;
+  for (const RawValue& item : raw.items) {
+    const std::string which = fmt::format("item {}", numbers.size() + 1);
+    if (item.kind != RawKind::integer) return wrong_item(which, "integer", item);
+    const int64_t number = std::get<int64_t>(item.scalar);
+    if (!key.range.contains(static_cast<double>(number)))
+      return broken(fmt::format("{} must be {}", which, key.range.text()), "");
+    numbers.push_back(number);
+  }
+  return {KeyValue(std::move(numbers)), "", ""};
+}
+
+CheckedValue check_texts(const Key& key, const RawValue& raw) {
   if (raw.kind != RawKind::list) return wrong_type(key, raw);
   std::vector<std::string> texts;
   for (const RawValue& item : raw.items) {
     const std::string which = fmt::format("item {}", texts.size() + 1);
-    if (item.kind != RawKind::text)
-      return broken(fmt::format("{} must be a string, it is {} {}", which,
-                                article(kind_name(item.kind)), kind_name(item.kind)),
-                    "");
+    if (item.kind != RawKind::text) return wrong_item(which, "string", item);
     const std::string& text = std::get<std::string>(item.scalar);
     if (text.empty()) return broken(which + " is empty", "name a file or remove it");
     if (has_control_characters(text))
@@ -134,7 +155,8 @@ CheckedValue check_value(const Key& key, const RawValue& raw) {
     case KeyType::real: return check_number(key, raw);
     case KeyType::text: return check_text(key, raw);
     case KeyType::choice: return check_choice(key, raw);
-    case KeyType::text_list: return check_list(key, raw);
+    case KeyType::text_list: return check_texts(key, raw);
+    case KeyType::integer_list: return check_numbers(key, raw);
   }
   return broken("unknown type", "");
 }

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "layers/activation.hpp"
 #include "layers/embedding.hpp"
+#include "layers/rope.hpp"
 #include "tensor/rows.hpp"
 
 namespace espalier {
@@ -45,7 +46,9 @@ void add_rows(const Mat<T>& x, const Mat<T>& delta) {
 
 template <class T>
 Generator<T>::Generator(const Blueprint& blueprint, const ParameterStore<T>& parameters)
-    : blueprint_(blueprint), parameters_(parameters), slots_(make_slots(blueprint)) {
+    : blueprint_(blueprint),
+      parameters_(parameters),
+      slots_(make_slots(blueprint.parameters, blueprint.config.model)) {
   const ModelConfig& m = blueprint_.config.model;
   head_ = {m.num_heads, m.num_kv_heads, m.head_dim};
   capacity_ = blueprint_.config.batch.seq_length;
@@ -95,8 +98,13 @@ void Generator<T>::attention(int64_t layer, int64_t count) {
     in_place(slots.q_norm, 0, m.num_heads);
     in_place(slots.k_norm, query, m.num_kv_heads);
   }
-  if (m.position == PositionKind::rope)
-    rope<T>(m.rope_style, Rotation::forward, qkv, head_, rope_table_, positions_.data());
+  if (m.position == PositionKind::rope) {
+    const auto parts = query_key_value(qkv, head_);
+    rope<T>(m.rope_style, Rotation::forward, parts.q, m.num_heads, m.head_dim, count, rope_table_,
+            positions_.data());
+    rope<T>(m.rope_style, Rotation::forward, parts.k, m.num_kv_heads, m.head_dim, count,
+            rope_table_, positions_.data());
+  }
   store_rows(keys_[layer], position_, qkv, query, key);
   store_rows(values_[layer], position_, qkv, query + key, key);
   const auto heads = rows(heads_, count, query);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/gradient_tree.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/error.hpp"
@@ -8,26 +10,47 @@
 namespace espalier {
 namespace {
 
-// left + right, the earlier micro-batches on the left.
-template <class Real>
-void add_from_left(Real* right, const Real* left, int64_t size) {
-  Kokkos::parallel_for(
-      "gradient_tree.add", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
-      KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
+// Passes the buffers of one block on after its `done`-th micro-batch; `add(level)` adds a stored
+// sum to the current one. Returns whether a new run begins.
+template <class Add>
+bool advance(std::vector<size_t>& order, int64_t done, int64_t run, const Add& add) {
+  if (done % run != 0) return false;  // the run goes on accumulating
+  int64_t count = done / run;         // sums complete so far, this one included
+  size_t level = 0;
+  for (; count % 2 == 0; count /= 2, ++level) add(level + 1);
+  if (level + 1 < order.size()) std::swap(order[0], order[level + 1]);
+  return true;
 }
 
 }  // namespace
 
 template <class Real>
-GradientTree<Real>::GradientTree(int64_t flat_size, int levels)
-    : flat_size_(flat_size), levels_(levels) {
+GradientTree<Real>::GradientTree(int64_t size, int levels, std::vector<Spans> blocks)
+    : blocks_(std::move(blocks)), levels_(levels) {
   for (int i = 0; i <= levels; ++i)
-    buffers_.emplace_back(Kokkos::ViewAllocateWithoutInitializing("gradients"), flat_size);
+    buffers_.emplace_back(Kokkos::ViewAllocateWithoutInitializing("gradients"), size);
+  order_.resize(blocks_.size());
+  done_.resize(blocks_.size());
+  for (const auto& buffer : buffers_) Kokkos::deep_copy(buffer, Real(0));  // padding stays zero
 }
 
 template <class Real>
-void GradientTree<Real>::zero() {
-  Kokkos::deep_copy(buffers_.front(), Real(0));
+void GradientTree<Real>::zero(int64_t block) {
+  Real* to = current(block);
+  for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
+    Kokkos::deep_copy(Vec<Real>(to + span.offset, span.size), Real(0));
+}
+
+// right = left + right, the earlier micro-batches on the left.
+template <class Real>
+void GradientTree<Real>::add_from_left(int64_t block, size_t right_buffer, size_t left_buffer) {
+  Real* right = buffers_[right_buffer].data();
+  const Real* left = buffers_[left_buffer].data();
+  for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
+    Kokkos::parallel_for(
+        "gradient_tree.add",
+        Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(span.offset, span.offset + span.size),
+        KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
 }
 
 template <class Real>
@@ -36,26 +59,33 @@ void GradientTree<Real>::begin(int64_t micro_batches) {
                    "a gradient tree of {} levels for {} micro-batches", levels_, micro_batches);
   micro_batches_ = micro_batches;
   run_ = micro_batches >> levels_;
-  done_ = 0;
-  zero();
+  std::vector<size_t> first(buffers_.size());
+  std::iota(first.begin(), first.end(), size_t{0});
+  std::vector<size_t> last = first;
+  for (int64_t done = 1; done < micro_batches; ++done) advance(last, done, run_, [](size_t) {});
+  total_ = last.front();
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    order_[block] = first;
+    done_[block] = 0;
+    zero(static_cast<int64_t>(block));
+  }
 }
 
 template <class Real>
-void GradientTree<Real>::next() {
-  ++done_;
-  if (done_ % run_ != 0) return;  // the run goes on accumulating
-  int64_t count = done_ / run_;   // sums complete so far, this one included
-  int level = 0;
-  for (; count % 2 == 0; count /= 2, ++level)
-    add_from_left(buffers_[0].data(), buffers_[level + 1].data(), flat_size_);
-  std::swap(buffers_[0], buffers_[level + 1]);
-  zero();
-}
-
-template <class Real>
-void GradientTree<Real>::close(int64_t offset, int64_t size) {
-  for (int level = 0; level < levels_; ++level)
-    add_from_left(buffers_[0].data() + offset, buffers_[level + 1].data() + offset, size);
+void GradientTree<Real>::next(int64_t block) {
+  auto& order = order_[static_cast<size_t>(block)];
+  const int64_t done = ++done_[static_cast<size_t>(block)];
+  ESPALIER_REQUIRE(done <= micro_batches_, "micro-batch {} of {} of block {}", done, micro_batches_,
+                   block);
+  if (done == micro_batches_) {
+    // Every stored sum stands to the left of this one.
+    for (int level = 0; level < levels_; ++level)
+      add_from_left(block, order[0], order[static_cast<size_t>(level) + 1]);
+    return;
+  }
+  if (advance(order, done, run_,
+              [&](size_t level) { add_from_left(block, order[0], order[level]); }))
+    zero(block);
 }
 
 template class GradientTree<float>;

@@ -1,42 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums the gradients of this rank's micro-batches: by plain accumulation in the fast mode, in a
-// fixed binary tree in the reproducible one.
+// Sums the gradients of this rank's micro-batches block by block: by plain accumulation in the fast
+// mode, in a fixed binary tree in the reproducible one.
 #pragma once
 
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
+#include "blueprint/partition.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
 
 /// The tree over n micro-batches: with n = 2^a * m, m odd, runs of m consecutive micro-batches are
-/// accumulated one after the other, and the 2^a sums are added pairwise, neighbours first. Since
-/// data_parallel is a power of two that divides n, every rank holds a whole subtree, and the rest
-/// of the same tree runs across ranks (grid's ordered reduction): the bits do not depend on how
-/// many ranks there are.
+/// accumulated one after the other, and the 2^a sums are added pairwise, neighbours first. A rank
+/// that takes a run of neighbours holds a whole subtree, and the rest of the same tree runs across
+/// ranks: the bits do not depend on how many ranks there are. Where ranks are summed after every
+/// micro-batch instead (ZeRO 2 and 3), neighbours stand on different ranks and this is the top of
+/// the tree.
+///
+/// Blocks go through their micro-batches independently, as chunks of a pipeline do.
 template <class Real>
 class GradientTree {
  public:
-  /// `levels`: stored partial sums needed, from blueprint's tree_levels(); 0 accumulates everything
-  /// in one run.
-  GradientTree(int64_t flat_size, int levels);
+  using Spans = std::vector<FlatRange>;
+  /// Buffers of `size` elements, in which block b has the spans blocks[b]. `levels`: stored partial
+  /// sums needed, from blueprint's tree_levels(); 0 accumulates everything in one run.
+  GradientTree(int64_t size, int levels, std::vector<Spans> blocks);
 
-  /// Starts a step of `micro_batches` micro-batches: zero gradients, empty tree.
+  /// Starts a step of `micro_batches` micro-batches: zero gradients, empty trees.
   void begin(int64_t micro_batches);
-  /// The buffer that the current micro-batch adds to; it changes between micro-batches.
-  Real* current() { return buffers_.front().data(); }
-  /// The current micro-batch is complete; not to be called after the last one.
-  void next();
-  /// After the last micro-batch has completed elements [offset, offset + size) of the buffer: adds
-  /// the stored partial sums, so that they hold the sum of the step.
-  void close(int64_t offset, int64_t size);
+  /// The buffer [size] that the block's current micro-batch adds to; it changes between them.
+  Real* current(int64_t block) const { return buffers_[order_[block].front()].data(); }
+  /// The block's current micro-batch is complete. After the last one current() holds the sum of
+  /// the step, in total().
+  void next(int64_t block);
+  /// Micro-batches of the block that are complete.
+  int64_t done(int64_t block) const { return done_[static_cast<size_t>(block)]; }
+  /// Where the sums of the step will be once every block is done.
+  Real* total() const { return buffers_[total_].data(); }
 
  private:
-  void zero();
+  void zero(int64_t block);
+  void add_from_left(int64_t block, size_t right, size_t left);
 
-  std::vector<Buffer<Real>> buffers_;  // the current one, then one a level
-  int64_t flat_size_ = 0, run_ = 1, done_ = 0, micro_batches_ = 0;
+  std::vector<Buffer<Real>> buffers_;
+  std::vector<Spans> blocks_;
+  std::vector<std::vector<size_t>> order_;  // by block: the current buffer, then one a level
+  std::vector<int64_t> done_;
+  int64_t run_ = 1, micro_batches_ = 0;
+  size_t total_ = 0;
   int levels_ = 0;
 };
 

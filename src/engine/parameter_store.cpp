@@ -1,94 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/parameter_store.hpp"
 
+#include <algorithm>
+
+#include "core/error.hpp"
 #include "core/random.hpp"
 #include "tensor/rows.hpp"
 
 namespace espalier {
 namespace {
 
-Slot find_slot(const ParameterTable& table, const std::string& name) {
-  if (!table.contains(name)) return {};
-  const ParameterSpec& p = table.find(name);
-  const bool is_matrix = p.shape.size() == 2;
-  return {p.offset, is_matrix ? p.shape[0] : 1, is_matrix ? p.shape[1] : p.shape[0]};
+int64_t compact_size(const std::vector<OwnedRange>& owned) {
+  int64_t size = 0;
+  for (const OwnedRange& r : owned) size = std::max(size, r.compact + r.size);
+  return size;
 }
 
-template <class Pair>
-Pair find_pair(const ParameterTable& table, const std::string& name) {
-  return {find_slot(table, name + ".weight"), find_slot(table, name + ".bias")};
-}
-
+// values[i] for local elements [first, last) of a piece; the global index of local element e is
+// base + (e / columns) * row_step + e % columns.
 template <class Real>
-void fill_parameter(Real* values, const ParameterSpec& p, uint64_t seed) {
+void fill(Real* values, const ParameterSpec& p, uint64_t seed, int64_t first, int64_t last,
+          int64_t base, int64_t columns, int64_t row_step) {
   const uint64_t purpose = hash_name(p.name);
   const double deviation = p.init_std;
   const Initializer kind = p.initializer;
   Kokkos::parallel_for(
-      "initialise", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, p.size()),
-      KOKKOS_LAMBDA(const int64_t i) {
+      "initialise", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(first, last),
+      KOKKOS_LAMBDA(const int64_t e) {
         double x = kind == Initializer::ones ? 1.0 : 0.0;
+        const int64_t global = base + e / columns * row_step + e % columns;
         if (kind == Initializer::normal)
-          x = deviation * random_normal(seed, purpose, static_cast<uint64_t>(i));
-        values[i] = static_cast<Real>(x);
+          x = deviation * random_normal(seed, purpose, static_cast<uint64_t>(global));
+        values[e] = Real(static_cast<Acc<Real>>(x));  // rounded as from a master
       });
 }
 
 }  // namespace
 
-ModelSlots make_slots(const Blueprint& blueprint) {
-  const ParameterTable& table = blueprint.parameters;
-  const ModelConfig& model = blueprint.config.model;
-  ModelSlots slots;
-  slots.token = find_slot(table, "embedding.token.weight");
-  slots.position = find_slot(table, "embedding.position.weight");
-  slots.output = model.tie_embeddings ? slots.token : find_slot(table, "output.weight");
-  slots.final_norm = find_pair<NormSlots>(table, "final_norm");
-  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    const std::string prefix = "layers." + std::to_string(layer);
-    const char* up = model.activation == Activation::swiglu ? ".mlp.gate_up" : ".mlp.up";
-    LayerSlots l;
-    l.attention_norm = find_pair<NormSlots>(table, prefix + ".attention.norm");
-    l.q_norm = find_pair<NormSlots>(table, prefix + ".attention.q_norm");
-    l.k_norm = find_pair<NormSlots>(table, prefix + ".attention.k_norm");
-    l.mlp_norm = find_pair<NormSlots>(table, prefix + ".mlp.norm");
-    l.qkv = find_pair<LinearSlots>(table, prefix + ".attention.qkv");
-    l.output = find_pair<LinearSlots>(table, prefix + ".attention.output");
-    l.up = find_pair<LinearSlots>(table, prefix + up);
-    l.down = find_pair<LinearSlots>(table, prefix + ".mlp.down");
-    slots.layers.push_back(l);
+template <class Real>
+void initialise_parameter(Real* values, const ParameterSpec& p, int64_t first, int64_t count,
+                          uint64_t seed) {
+  Real* shifted = values - first;  // so that local indices can be used
+  const int64_t last = first + count, columns = p.columns();
+  if (p.split == Split::columns) {
+    fill(shifted, p, seed, first, last, p.pieces[0].global_first, columns, p.shape[1]);
+    return;
   }
-  return slots;
+  const int64_t width = p.shape.size() == 1 ? 1 : columns;  // elements of a row of a piece
+  for (const ShardPiece& piece : p.pieces) {
+    const int64_t begin = std::max(first, piece.local_first * width);
+    const int64_t end = std::min(last, (piece.local_first + piece.count) * width);
+    if (begin >= end) continue;
+    const int64_t base = (piece.global_first - piece.local_first) * width;
+    fill(shifted, p, seed, begin, end, base, columns, columns);
+  }
 }
 
 template <class T>
 ParameterStore<T>::ParameterStore(const ParameterTable& table)
-    : table_(table), master_("parameters.master", table.flat_size) {
-  if constexpr (!std::is_same_v<T, Acc<T>>) compute_ = Buffer<T>("parameters", table.flat_size);
+    : ParameterStore(table, {{0, table.flat_size, 0}}, 0) {}
+
+template <class T>
+ParameterStore<T>::ParameterStore(const ParameterTable& table, const std::vector<OwnedRange>& owned,
+                                  int64_t zero_stage)
+    : table_(table), owned_(owned) {
+  constexpr bool kSeparate = !std::is_same_v<T, Acc<T>>;
+  if (zero_stage == 3 || (zero_stage > 0 && kSeparate)) master_indexing_ = Indexing::compact;
+  if (zero_stage == 3) compute_indexing_ = Indexing::compact;
+  const auto size = [&](Indexing indexing) {
+    return indexing == Indexing::flat ? table.flat_size : compact_size(owned);
+  };
+  master_ = Buffer<Acc<T>>("parameters.master", size(master_indexing_));
+  if constexpr (kSeparate) compute_ = Buffer<T>("parameters", size(compute_indexing_));
 }
 
 template <class T>
 void ParameterStore<T>::initialise(uint64_t seed) {
-  for (const auto& p : table_.parameters) fill_parameter(master_.data() + p.offset, p, seed);
+  const auto write = [&](auto* buffer, Indexing indexing) {
+    for (const ParameterSpec& p : table_.parameters) {
+      if (indexing == Indexing::flat) {
+        initialise_parameter(buffer + p.offset, p, 0, p.size(), seed);
+        continue;
+      }
+      for (const OwnedRange& r : owned_) {
+        const int64_t first = std::max(p.offset, r.flat);
+        const int64_t last = std::min(p.offset + p.size(), r.flat + r.size);
+        if (first < last)
+          initialise_parameter(buffer + r.compact + (first - r.flat), p, first - p.offset,
+                               last - first, seed);
+      }
+    }
+  };
+  write(master_.data(), master_indexing_);
   Kokkos::fence();
-  refresh_compute_copy();
+  if constexpr (!std::is_same_v<T, Acc<T>>) {
+    if (master_indexing_ == compute_indexing_)
+      refresh_compute_copy();
+    else
+      write(compute_.data(), compute_indexing_);
+  }
+  Kokkos::fence();
 }
 
 template <class T>
 void ParameterStore<T>::refresh_compute_copy() {
   if constexpr (!std::is_same_v<T, Acc<T>>) {
-    const Acc<T>* from = master_.data();
-    T* to = compute_.data();
-    Kokkos::parallel_for(
-        "parameters.round",
-        Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, table_.flat_size),
-        KOKKOS_LAMBDA(const int64_t i) { to[i] = T(from[i]); });
+    const auto round = [](T* to, const Acc<T>* from, int64_t size) {
+      Kokkos::parallel_for(
+          "parameters.round", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
+          KOKKOS_LAMBDA(const int64_t i) { to[i] = T(from[i]); });
+    };
+    if (master_indexing_ == compute_indexing_) {
+      round(compute_.data(), master_.data(), static_cast<int64_t>(master_.extent(0)));
+    } else {
+      for (const OwnedRange& r : owned_)
+        round(compute_.data() + r.flat, master_.data() + r.compact, r.size);
+    }
     Kokkos::fence();
   }
 }
 
 template <class T>
-const T* ParameterStore<T>::values() const {
+T* ParameterStore<T>::values() const {
   if constexpr (std::is_same_v<T, Acc<T>>)
     return master_.data();
   else
@@ -96,9 +129,17 @@ const T* ParameterStore<T>::values() const {
 }
 
 template <class T>
-Vec<const T> ParameterStore<T>::vector(const Slot& s) const {
-  return s.present() ? Vec<const T>(values() + s.offset, s.columns) : Vec<const T>(nullptr, 0);
+BlockView<const T> ParameterStore<T>::block(int64_t index) const {
+  ESPALIER_REQUIRE(compute_indexing_ == Indexing::flat, "block {} is not resident", index);
+  return {values() + table_.blocks[static_cast<size_t>(index)].offset};
 }
+
+#define ESPALIER_INSTANTIATE_REAL(Real) \
+  template void initialise_parameter<Real>(Real*, const ParameterSpec&, int64_t, int64_t, uint64_t);
+ESPALIER_INSTANTIATE_REAL(float)
+ESPALIER_INSTANTIATE_REAL(double)
+ESPALIER_INSTANTIATE_REAL(bf16)
+ESPALIER_INSTANTIATE_REAL(fp16)
 
 template class ParameterStore<float>;
 template class ParameterStore<double>;

@@ -6,15 +6,18 @@
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
+#include "blueprint/partition.hpp"
 #include "tensor/types.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
 
-/// Place of one tensor in the flat buffers; absent where offset < 0.
+/// Place of one local tensor in its block; absent where block < 0.
 struct Slot {
-  int64_t offset = -1, rows = 0, columns = 0;
-  bool present() const { return offset >= 0; }
+  int64_t block = -1;  // in table.blocks
+  int64_t offset = 0;  // elements from the block's first
+  int64_t rows = 0, columns = 0;
+  bool present() const { return block >= 0; }
 };
 struct NormSlots {
   Slot weight, bias;
@@ -23,55 +26,77 @@ struct LinearSlots {
   Slot weight, bias;
 };
 struct LayerSlots {
+  int64_t block = -1;
   NormSlots attention_norm, q_norm, k_norm, mlp_norm;
   LinearSlots qkv, output, up, down;
 };
 struct ModelSlots {
-  Slot token, position, output;  // output is the token table where the embeddings are tied
-  std::vector<LayerSlots> layers;
+  Slot token, position, output;    // output is the token table where it is tied without a copy
+  std::vector<LayerSlots> layers;  // by layer of the whole model; absent those of other ranks
   NormSlots final_norm;
 };
 
-ModelSlots make_slots(const Blueprint& blueprint);
+ModelSlots make_slots(const ParameterTable& table, const ModelConfig& model);
 
-/// Master weights (fp32, or fp64), the copy that is computed with (the same buffer where the types
-/// are equal), and the table's initial values.
+/// Views of one block's values or gradients, wherever the block lies.
+template <class T>
+struct BlockView {
+  T* data = nullptr;
+  Mat<T> matrix(const Slot& s) const { return Mat<T>(data + s.offset, s.rows, s.columns); }
+  /// data() is null where the slot is absent.
+  Vec<T> vector(const Slot& s) const {
+    return s.present() ? Vec<T>(data + s.offset, s.columns) : Vec<T>(nullptr, 0);
+  }
+};
+
+/// Writes initial values of elements [first, first + count) of the rank's tensor `p`: every element
+/// from (seed, parameter name, global index), so that no layout can change it.
+template <class Real>
+void initialise_parameter(Real* values, const ParameterSpec& p, int64_t first, int64_t count,
+                          uint64_t seed);
+
+/// What a rank keeps of the parameters of its part of the model.
+///
+///   ZeRO  master (fp32, or fp64)         compute copy, where its type is another
+///   0     all                            all
+///   1, 2  own shard; all where it is     all
+///         what is computed with
+///   3     own shard                      own shard
 template <class T>
 class ParameterStore {
  public:
+  /// Everything resident, as with ZeRO 0.
   explicit ParameterStore(const ParameterTable& table);
+  ParameterStore(const ParameterTable& table, const std::vector<OwnedRange>& owned,
+                 int64_t zero_stage);
 
-  /// Every element from (seed, parameter name, global index): no layout can change it.
   void initialise(uint64_t seed);
-  /// Copies the master weights, rounded, to the compute copy.
+  /// Rounds the master weights to the compute copy; own ranges only where the master is sharded.
   void refresh_compute_copy();
 
   const ParameterTable& table() const { return table_; }
+  const std::vector<OwnedRange>& owned() const { return owned_; }
+  Indexing master_indexing() const { return master_indexing_; }
+  Indexing compute_indexing() const { return compute_indexing_; }
   Acc<T>* master() const { return master_.data(); }
   /// Null where T is the master type: then the master is computed with.
   T* separate_compute_copy() const { return compute_.data(); }
-  const T* values() const;
+  /// What is computed with, by compute_indexing().
+  T* values() const;
+  /// Of a resident block. Internal error where the compute copy is sharded.
+  BlockView<const T> block(int64_t index) const;
 
-  Mat<const T> matrix(const Slot& s) const {
-    return Mat<const T>(values() + s.offset, s.rows, s.columns);
+  Mat<const T> matrix(const Slot& s) const { return block(s.block).matrix(s); }
+  Vec<const T> vector(const Slot& s) const {
+    return s.present() ? block(s.block).vector(s) : Vec<const T>(nullptr, 0);
   }
-  /// data() is null where the slot is absent.
-  Vec<const T> vector(const Slot& s) const;
 
  private:
   ParameterTable table_;
+  std::vector<OwnedRange> owned_;
+  Indexing master_indexing_ = Indexing::flat, compute_indexing_ = Indexing::flat;
   Buffer<Acc<T>> master_;
   Buffer<T> compute_;
 };
-
-/// Views of a flat gradient buffer.
-template <class Real>
-Mat<Real> gradient_matrix(Real* flat, const Slot& s) {
-  return Mat<Real>(flat + s.offset, s.rows, s.columns);
-}
-template <class Real>
-Vec<Real> gradient_vector(Real* flat, const Slot& s) {
-  return s.present() ? Vec<Real>(flat + s.offset, s.columns) : Vec<Real>(nullptr, 0);
-}
 
 }  // namespace espalier

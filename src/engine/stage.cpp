@@ -1,95 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
-// Construction of a stage, and the two passes as sequences of blocks.
+// Construction of a stage, and its passes as sequences of blocks.
 #include "engine/stage.hpp"
 
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 #include "tensor/profile.hpp"
 
 namespace espalier {
 namespace {
 
-int64_t arena_size(const Blueprint& b) {
-  const ActivationPlan& plan = b.activations;
-  const ElementType type = b.config.numerics.compute_type;
-  return planned_bytes(plan.input, type) + planned_bytes(plan.head, type) +
-         planned_bytes(plan.workspace, type) +
-         b.config.model.num_layers * planned_bytes(plan.block, type);
+bool splits_backward(const Blueprint& b) {
+  return b.config.grid.pipeline_schedule == PipelineSchedule::zero_bubble &&
+         b.config.grid.pipeline_parallel > 1;
+}
+
+bool recomputes(const Blueprint& b) {
+  return b.config.grid.recompute != Recompute::none;
 }
 
 }  // namespace
 
 template <class T>
-Stage<T>::Stage(const Blueprint& blueprint, const ParameterStore<T>& parameters)
+Stage<T>::Stage(const Blueprint& blueprint, BlockAccess<T>& blocks, const Comm* tp)
     : blueprint_(blueprint),
       model_(blueprint_.config.model),
-      parameters_(parameters),
-      slots_(make_slots(blueprint_)),
-      arena_(arena_size(blueprint_)) {
+      plan_(blueprint_.activations),
+      split_(blueprint_.place.split),
+      access_(blocks),
+      slots_(make_slots(blueprint_.parameters, blueprint_.config.model)),
+      units_(make_units(blueprint_)),
+      keys_(model_.num_kv_heads, split_.shards),
+      tp_(tp, split_),
+      arena_(activation_bytes(blueprint_)),
+      head_norms_(static_cast<size_t>(espalier::norm_widths(model_).heads)) {
   const ElementType type = ElementTraits<T>::kType;
   ESPALIER_REQUIRE(blueprint_.config.numerics.compute_type == type,
                    "a stage of {} for a deck of {}", element_name(type),
                    element_name(blueprint_.config.numerics.compute_type));
-  const ActivationPlan& plan = blueprint_.activations;
-  input_ = arena_.carve(plan.input, type);
-  head_ = arena_.carve(plan.head, type);
-  work_ = arena_.carve(plan.workspace, type);
-  for (int64_t l = 0; l < model_.num_layers; ++l) blocks_.push_back(arena_.carve(plan.block, type));
+  ESPALIER_REQUIRE(split_.ranks == 1 || (tp != nullptr && tp->size() == split_.ranks),
+                   "a stage of {} tensor-parallel ranks without their communicator", split_.ranks);
+  work_ = arena_.carve(plan_.workspace, type);
+  if (recomputes(blueprint_)) recomputed_ = arena_.carve(plan_.recomputed.recomputed, type);
+  plan_slots();
+  shard_sum_ = std::make_unique<ShardSum<T>>(tp_, work_, blueprint_);
   if (model_.position == PositionKind::rope)
     rope_table_ = make_rope_table<Real>(model_, blueprint_.config.batch.seq_length);
-  attention_.head = {model_.num_heads, model_.num_kv_heads, model_.head_dim};
+  attention_.head = {split_.local(model_.num_heads).count, keys_.local(split_).count,
+                     model_.head_dim};
   attention_.sequences = blueprint_.config.batch.micro_batch_size;
   attention_.length = blueprint_.config.batch.seq_length;
   attention_.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim));
 }
 
 template <class T>
-typename Stage<T>::Inputs Stage<T>::load(const TokenBatch& tokens) {
+void Stage<T>::plan_slots() {
+  const ElementType type = ElementTraits<T>::kType;
+  for (const ChunkPlan& chunk : blueprint_.chunks) {
+    kept_.emplace_back();
+    for (int64_t slot = 0; slot < chunk.slots; ++slot) {
+      Kept k;
+      k.input = arena_.carve(plan_.input, type);
+      if (chunk.is_last) k.head = arena_.carve(plan_.head, type);
+      for (int64_t layer = chunk.layers.first; layer < chunk.layers.last; ++layer) {
+        const bool again = is_recomputed(blueprint_.config.grid, layer);
+        k.layers.push_back(arena_.carve(again ? plan_.recomputed.kept : plan_.plain.kept, type));
+        if (again) k.layers.back().include(recomputed_);
+        if (splits_backward(blueprint_)) k.split.push_back(arena_.carve(plan_.split, type));
+      }
+      kept_.back().push_back(std::move(k));
+    }
+  }
+}
+
+template <class T>
+typename Stage<T>::Inputs Stage<T>::load(const TensorSet& set, const TokenBatch& tokens) {
   ScopedPart part(Part::data);
   const int64_t count = tokens.sequences * tokens.length;
   ESPALIER_REQUIRE(tokens.sequences == attention_.sequences && tokens.length == attention_.length,
                    "a micro-batch of {} x {} tokens for a stage of {} x {}", tokens.sequences,
                    tokens.length, attention_.sequences, attention_.length);
   const auto copy = [&](const char* name, const int32_t* from) {
-    auto target = input_.get<int32_t>(name);
+    auto target = set.get<int32_t>(name);
     Kokkos::deep_copy(
         Vec<int32_t>(target.data(), count),
         Kokkos::View<const int32_t*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
             from, count));
     return target.data();
   };
-  return {copy("inputs", tokens.inputs), copy("targets", tokens.targets),
-          copy("positions", tokens.positions), copy("document_start", tokens.document_start)};
-}
-
-template <class T>
-double Stage<T>::evaluate(const TokenBatch& tokens) {
-  const Inputs in = load(tokens);
-  forward_trunk(in);
-  return head(in, Head::evaluate, 0.0, nullptr);
-}
-
-template <class T>
-double Stage<T>::train(const TokenBatch& tokens, double gradient_scale, Real* gradients,
-                       const BackwardHooks& hooks) {
-  hooks_ = hooks;
-  const auto done = [&](size_t block) {
-    if (hooks.block_done) hooks.block_done(block);
-    if (hooks.progress) hooks.progress();
-  };
-  const Inputs in = load(tokens);
-  forward_trunk(in);
-  const double loss = head(in, Head::train, gradient_scale, gradients);
-  backward_final_norm(gradients);
-  done(static_cast<size_t>(model_.num_layers) + 1);
-  for (int64_t layer = model_.num_layers - 1; layer >= 0; --layer) {
-    backward_block(layer, in, gradients);
-    done(static_cast<size_t>(layer) + 1);
+  Inputs in{copy("inputs", tokens.inputs),
+            copy("targets", tokens.targets),
+            copy("positions", tokens.positions),
+            copy("document_start", tokens.document_start),
+            nullptr,
+            nullptr};
+  if (tokens.first_token == nullptr) return in;
+  int64_t* index = set.get<int64_t>("token_index").data();
+  int64_t* first = set.get<int64_t>("first_token").data();
+  for (int64_t s = 0; s < tokens.sequences; ++s) {
+    first[s] = tokens.first_token[s];
+    for (int64_t t = 0; t < tokens.length; ++t) index[s * tokens.length + t] = first[s] + t;
   }
-  backward_embedding(in, gradients);
-  done(0);
+  in.token_index = index;
+  in.first_token = first;
+  return in;
+}
+
+template <class T>
+typename Stage<T>::At Stage<T>::at(Kept& kept, const ChunkPlan& chunk, int64_t layer,
+                                   BlockView<const T> w) {
+  const int64_t index = layer - chunk.layers.first;
+  return {kept,
+          layer,
+          index,
+          kept.layers[static_cast<size_t>(index)],
+          slots_.layers[static_cast<size_t>(layer)],
+          w};
+}
+
+template <class T>
+T* Stage<T>::input(int64_t chunk, int64_t slot) const {
+  return kept_[chunk][slot].layers.front().template get<T>("input").data();
+}
+
+template <class T>
+void Stage<T>::forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T* output,
+                       Mode mode) {
+  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+  Kept& k = kept(chunk, slot);
+  k.mode = mode;
+  k.in = load(k.input, tokens);
+  if (c.is_first) embed(k, k.layers.front().template get<T>("input"));
+  BlockUse<T> before;
+  for (int64_t layer = c.layers.first; layer < c.layers.last; ++layer) {
+    const int64_t block = slots_.layers[static_cast<size_t>(layer)].block;
+    BlockUse<T> use(access_, block);
+    if (layer + 1 < c.layers.last)
+      access_.prefetch(slots_.layers[static_cast<size_t>(layer + 1)].block);
+    const At here = at(k, c, layer, use.values());
+    if (layer > c.layers.first) {
+      const At last = at(k, c, layer - 1, before.values());
+      enter_block(here, &last);
+    } else {
+      enter_block(here, nullptr);
+    }
+    forward_block(here);
+    before = std::move(use);
+    access_.progress();
+  }
+  const At last = at(k, c, c.layers.last - 1, before.values());
+  if (c.is_last)
+    final_norm(last);
+  else
+    leave_chunk(last, output);
+}
+
+template <class T>
+double Stage<T>::loss(int64_t slot) {
+  const auto chunk = static_cast<int64_t>(kept_.size()) - 1;
+  return head(kept(chunk, slot), 0.0, Gradient::none);
+}
+
+template <class T>
+double Stage<T>::backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input,
+                          double gradient_scale, BackwardPart part) {
+  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+  Kept& k = kept(chunk, slot);
+  const auto d_stream = work_.get<T>("d_stream");
+  const Vec<T> stream(d_stream.data(), boundary_size());
+  double loss = 0.0;
+  if (c.is_last)
+    loss = backward_head(k, gradient_scale);
+  else
+    Kokkos::deep_copy(stream, Vec<const T>(d_output, boundary_size()));
+  for (int64_t layer = c.layers.last - 1; layer >= c.layers.first; --layer) {
+    const int64_t block = slots_.layers[static_cast<size_t>(layer)].block;
+    BlockUse<T> use(access_, block);
+    if (layer > c.layers.first)
+      access_.prefetch(slots_.layers[static_cast<size_t>(layer - 1)].block);
+    const At here = at(k, c, layer, use.values());
+    if (is_recomputed(blueprint_.config.grid, layer)) recompute(here);
+    backward_block(here, part);
+    if (part == BackwardPart::together) access_.gradients_done(block);
+    access_.progress();
+  }
+  if (c.is_first)
+    backward_embedding(k);
+  else
+    Kokkos::deep_copy(Vec<T>(d_input, boundary_size()), stream);
   return loss;
+}
+
+template <class T>
+void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
+  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+  Kept& k = kept(chunk, slot);
+  for (int64_t layer = c.layers.last - 1; layer >= c.layers.first; --layer) {
+    const int64_t block = slots_.layers[static_cast<size_t>(layer)].block;
+    BlockUse<T> use(access_, block);
+    const At here = at(k, c, layer, use.values());
+    if (is_recomputed(blueprint_.config.grid, layer)) recompute(here);
+    const TensorSet& split = k.split[static_cast<size_t>(here.index)];
+    const BlockView<Real> g = access_.gradients(block);
+    const bool sequential = model_.residual == Residual::sequential;
+    const auto d_mlp = all_tokens(split.get<T>("mlp.d_output"), "d_gathered");
+    mlp_weights(here, g, d_mlp, split.get<T>("d_up"));
+    attention_weights(
+        here, g, sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
+        split.get<T>("d_qkv"));
+    norm_weights(here, g, split.get<Real>("norm.gradients").data());
+    access_.gradients_done(block);
+    access_.progress();
+  }
+}
+
+template <class T>
+DropoutMask Stage<T>::mask(const char* place, int64_t layer, double probability,
+                           const Kept& k) const {
+  if (probability == 0.0 || k.mode == Mode::evaluate) return {};
+  return {probability, static_cast<uint64_t>(blueprint_.config.run.seed),
+          hash_name(fmt::format("layers.{}.{}", layer, place))};
+}
+
+template <class T>
+const int64_t* Stage<T>::own_token_index(const Kept& k) const {
+  return k.in.token_index == nullptr ? nullptr : k.in.token_index + plan_.own_tokens.first;
 }
 
 template class Stage<float>;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of one stage, forward and backward, on planned memory.
+// The operators of the stages that one rank holds, forward and backward, on planned memory.
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
-#include "engine/parameter_store.hpp"
+#include "engine/block_access.hpp"
+#include "engine/shards.hpp"
 #include "layers/attention.hpp"
+#include "layers/cross_entropy.hpp"
 #include "layers/linear.hpp"
 #include "layers/norm.hpp"
+#include "layers/rope.hpp"
+#include "parallel/tensor_parallel.hpp"
 #include "tensor/arena.hpp"
 
 namespace espalier {
@@ -20,75 +25,153 @@ struct TokenBatch {
   const int32_t* targets = nullptr;
   const int32_t* positions = nullptr;
   const int32_t* document_start = nullptr;
+  const int64_t* first_token =
+      nullptr;  // global index of each sequence's first; null without dropout
   int64_t sequences = 0, length = 0;
 };
 
-/// Called during a backward pass, so that reductions can start and progress.
-struct BackwardHooks {
-  std::function<void(size_t block)> block_done;  // gradients of table.blocks[block] are complete
-  std::function<void()> progress;                // between operators
-};
+/// Dropout is at work while training only.
+enum class Mode { train, evaluate };
 
+/// together: all gradients at once. input: those of the weights wait for backward_weight().
+enum class BackwardPart { together, input };
+
+/// A rank's chunks. Activations between products are this rank's tokens [own tokens, hidden]: all
+/// tokens of the micro-batch unless sequence parallelism cuts them.
+///
+/// Slots  micro-batches whose activations live at once; the caller numbers them from 0 for each
+///        chunk and does not use one again before its backward pass is done
 template <class T>
 class Stage {
  public:
   using Real = Acc<T>;
-  Stage(const Blueprint& blueprint, const ParameterStore<T>& parameters);
+  /// `blocks` and `tp` must outlive the stage; `tp` null: one tensor-parallel rank.
+  Stage(const Blueprint& blueprint, BlockAccess<T>& blocks, const Comm* tp);
 
-  /// Sum of the losses over the valid tokens of the micro-batch; no gradients.
-  double evaluate(const TokenBatch& tokens);
+  /// Elements of what passes between chunks.
+  int64_t boundary_size() const { return plan_.own_tokens.count * model_.hidden_size; }
+  /// Where the output of the chunk before has to be when forward() is called.
+  T* input(int64_t chunk, int64_t slot) const;
 
-  /// Forward and backward of one micro-batch. Adds the gradients of gradient_scale times the sum
-  /// of the losses to the flat buffer `gradients`. Returns the sum of the losses.
-  double train(const TokenBatch& tokens, double gradient_scale, Real* gradients,
-               const BackwardHooks& hooks = {});
+  /// `output` [own tokens, hidden] receives what the next chunk reads; unused on the last one.
+  void forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T* output, Mode mode);
+
+  /// Sum of the losses over the valid tokens; no gradients. After forward() of the last chunk.
+  double loss(int64_t slot);
+
+  /// Gradients of gradient_scale times the sum of the losses. On the last chunk `d_output` is
+  /// unused and the sum of the losses is returned, else `d_output` is the gradient of forward()'s
+  /// output; `d_input` receives the gradient of its input, unused on the first chunk.
+  double backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input, double gradient_scale,
+                  BackwardPart part);
+  /// After backward(..., BackwardPart::input).
+  void backward_weight(int64_t chunk, int64_t slot);
 
  private:
-  struct BlockTensors;
   struct Inputs {
-    int32_t *tokens, *targets, *positions, *document_start;
+    const int32_t *tokens, *targets, *positions, *document_start;
+    const int64_t *token_index, *first_token;  // null without dropout
+  };
+  /// What a micro-batch keeps in a chunk.
+  struct Kept {
+    TensorSet input, head;
+    std::vector<TensorSet> layers, split;
+    Inputs in{};
+    Mode mode = Mode::train;
+  };
+  /// One layer of one micro-batch at work.
+  struct At {
+    Kept& kept;
+    int64_t layer, index;  // in the model, in the chunk
+    const TensorSet& block;
+    const LayerSlots& slots;
+    BlockView<const T> w;
+    Mat<T> tensor(const std::string& name) const { return block.get<T>(name); }
+    Mat<Real> sums(const std::string& name) const { return block.get<Real>(name); }
   };
 
-  Inputs load(const TokenBatch& tokens);
-  void forward_trunk(const Inputs& in);
-  void forward_block(int64_t layer, const Inputs& in);
-  void enter_block(int64_t layer, const Inputs& in);
-  void forward_attention(int64_t layer, const Inputs& in);
-  void forward_mlp(int64_t layer, Write write);
-  void apply_qk_norm_forward(int64_t layer);
-  void apply_qk_norm_backward(int64_t layer, Real* gradients);
-  void forward_final_norm();
-  enum class Head { evaluate, train };
-  double head(const Inputs& in, Head mode, double gradient_scale, Real* gradients);
-  void backward_final_norm(Real* gradients);
-  void backward_block(int64_t layer, const Inputs& in, Real* gradients);
-  void backward_mlp(int64_t layer, Mat<T> d_normed, Real* gradients);
-  void backward_attention(int64_t layer, const Inputs& in, Mat<T> d_normed, Write write,
-                          Real* gradients);
-  void backward_embedding(const Inputs& in, Real* gradients);
+  void plan_slots();
+  Inputs load(const TensorSet& set, const TokenBatch& tokens);
+  At at(Kept& kept, const ChunkPlan& chunk, int64_t layer, BlockView<const T> w);
+  Kept& kept(int64_t chunk, int64_t slot) { return kept_[chunk][slot]; }
 
-  NormParameters<T> norm_parameters(const NormSlots& s) const {
-    return {parameters_.vector(s.weight), parameters_.vector(s.bias)};
+  // forward
+  void embed(const Kept& k, const Mat<T>& x);
+  void first_norm(const At& a);
+  void enter_block(const At& a, const At* before);
+  Mat<T> all_tokens(const Mat<T>& own, const char* buffer);
+  void project_qkv(const At& a);
+  void qk_norm_forward(const At& a);
+  void rotate(const Mat<T>& qkv, Rotation rotation, const Inputs& in);
+  void attend(const At& a);
+  void forward_attention(const At& a);
+  void mlp_input(const At& a);
+  void up_and_activate(const At& a);
+  enum class Branches { attention, mlp, both };
+  void add_branches(const At& a, Branches branches);
+  void forward_block(const At& a);
+  void recompute(const At& a);
+  void leave_chunk(const At& last, T* output);
+  void final_norm(const At& last);
+
+  // head
+  double head(Kept& k, double gradient_scale, Gradient mode);
+  void token_losses(const Kept& k, int64_t first, const Mat<T>& logits, double gradient_scale,
+                    Gradient gradient);
+  double backward_head(Kept& k, double gradient_scale);
+
+  // backward
+  void backward_block(const At& a, BackwardPart part);
+  Mat<T> branch_gradient(const At& a, const char* branch, BackwardPart part);
+  void backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up);
+  void backward_attention(const At& a, const Mat<T>& dy, const Mat<T>& d_qkv);
+  void attention_gradients(const At& a, int64_t first_head, int64_t heads,
+                           const QueryKeyValue<T>& d_in, const QueryKeyValue<T>& in,
+                           int64_t kv_heads);
+  void shared_key_gradients(const At& a, const Mat<T>& d_qkv);
+  void backward_embedding(const Kept& k);
+
+  // parameter gradients
+  void mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up);
+  void attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_qkv);
+  void norm_weights(const At& a, BlockView<Real> g, const Real* values);
+  void bias_gradient(BlockView<Real> g, const Slot& slot, const Mat<T>& dy);
+  void stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w, const Mat<T>& x,
+                            const Mat<Real>& statistics, const Mat<T>& dy, Accumulate accumulate,
+                            Real* result);
+  void qk_norm_backward(const At& a, const Mat<T>& d_qkv);
+  void sum_head_norms(Real* result);
+  void sum_token_norms(Real* result, int64_t width);
+  std::vector<Range> norm_slices() const;
+  static void tree_of_partials(Real* partials, int64_t leaves, int64_t width, Real* result);
+  static void add_vector(const Vec<Real>& to, const Real* from);
+
+  NormParameters<T> norm_parameters(BlockView<const T> w, const NormSlots& s) const {
+    return {w.vector(s.weight), w.vector(s.bias)};
   }
-  void norm_backward_into_stream(const NormSlots& slots, const Mat<T>& d_normed, const Mat<T>& x,
-                                 const Mat<Real>& statistics, Real* gradients);
-  void linear_gradients(const LinearSlots& slots, const Mat<T>& dy, const Mat<T>& x,
-                        Real* gradients);
-  /// Bias that the residual addition after `layer`'s last linear layer has yet to add.
-  Vec<const T> pending_bias(int64_t layer) const;
-  RowSet<T> query_rows(const Mat<T>& qkv) const;
-  RowSet<T> key_rows(const Mat<T>& qkv) const;
+  DropoutMask mask(const char* place, int64_t layer, double probability, const Kept& k) const;
+  AttentionDropout attention_dropout(const At& a, int64_t first_head) const;
+  const int64_t* own_token_index(const Kept& k) const;
+  QueryKeyValue<T> views(const Mat<T>& qkv) const;
+  RowSet<T> head_rows(const Mat<T>& qkv, int64_t column, int64_t heads) const;
+  bool cuts_tokens() const { return split_.sequence; }
 
   Blueprint blueprint_;
   const ModelConfig& model_;
-  const ParameterStore<T>& parameters_;
+  const ActivationPlan& plan_;
+  const TensorSplit& split_;
+  BlockAccess<T>& access_;
   ModelSlots slots_;
+  LayerUnits units_;
+  KeyValueSplit keys_;
+  TensorParallel<T> tp_;
   Arena arena_;
-  TensorSet input_, head_, work_;
-  std::vector<TensorSet> blocks_;
+  TensorSet work_, recomputed_;
+  std::vector<std::vector<Kept>> kept_;
+  std::unique_ptr<ShardSum<T>> shard_sum_;
   Buffer<Real> rope_table_;
+  std::vector<Real> head_norms_;  // the queries' and keys' share of a block's norm gradients
   AttentionShape attention_;
-  BackwardHooks hooks_;
 };
 
 }  // namespace espalier

@@ -1,157 +1,195 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of a stage. "d_stream" is the gradient of the residual stream: every branch
-// reads it and adds to it; parameter gradients are added to, other gradients overwritten.
+// The backward pass of a stage through activations. "d_stream" is the gradient of the residual
+// stream: every branch reads it and adds to it; other gradients are overwritten.
+#include "core/test_hooks.hpp"
 #include "engine/stage.hpp"
 #include "layers/activation.hpp"
 #include "layers/embedding.hpp"
-#include "layers/linear.hpp"
+#include "parallel/tree_sum.hpp"
 #include "tensor/profile.hpp"
+#include "tensor/rows.hpp"
 
 namespace espalier {
 
+// Gradient of what a branch added to the stream, for this rank's tokens, and then for all.
 template <class T>
-void Stage<T>::linear_gradients(const LinearSlots& slots, const Mat<T>& dy, const Mat<T>& x,
-                                Real* gradients) {
-  {
-    ScopedPart part(Part::matmul);
-    linear_backward_weight<T>(gradient_matrix(gradients, slots.weight), dy, x);
+Mat<T> Stage<T>::branch_gradient(const At& a, const char* branch, BackwardPart part) {
+  const DropoutMask drop = mask(branch, a.layer, model_.residual_dropout, a.kept);
+  Mat<T> own = work_.get<T>("d_stream");
+  if (drop.active()) {
+    const auto dropped = work_.get<T>("d_delta");
+    ScopedPart timed(Part::norm);
+    apply_dropout<T>(dropped, own, drop, own_token_index(a.kept));
+    own = dropped;
   }
-  if (!slots.bias.present()) return;
-  ScopedPart part(Part::activation);
-  linear_backward_bias<T>(gradient_vector(gradients, slots.bias), dy);
+  if (part == BackwardPart::input) {
+    const auto kept = a.kept.split[static_cast<size_t>(a.index)].template get<T>(
+        std::string(branch) + ".d_output");
+    Kokkos::deep_copy(kept, own);
+  }
+  return all_tokens(own, "d_gathered");
 }
 
 template <class T>
-void Stage<T>::norm_backward_into_stream(const NormSlots& slots, const Mat<T>& d_normed,
-                                         const Mat<T>& x, const Mat<Real>& statistics,
-                                         Real* gradients) {
-  ScopedPart part(Part::norm);
-  norm_backward<T>(model_.norm, work_.get<T>("d_stream"), Accumulate::yes,
-                   gradient_vector(gradients, slots.weight), gradient_vector(gradients, slots.bias),
-                   RowSet<T>(d_normed), RowSet<T>(x), statistics.data(),
-                   parameters_.vector(slots.weight), work_.get<Real>("norm.partials").data());
-}
-
-template <class T>
-void Stage<T>::backward_final_norm(Real* gradients) {
-  ScopedPart part(Part::norm);
-  norm_backward<T>(
-      model_.norm, work_.get<T>("d_stream"), Accumulate::no,
-      gradient_vector(gradients, slots_.final_norm.weight),
-      gradient_vector(gradients, slots_.final_norm.bias), RowSet<T>(head_.get<T>("final.gradient")),
-      RowSet<T>(head_.get<T>("final.input")), head_.get<Real>("final_norm.statistics").data(),
-      parameters_.vector(slots_.final_norm.weight), work_.get<Real>("norm.partials").data());
-}
-
-// d_normed = gradient of what the MLP read; overwritten.
-template <class T>
-void Stage<T>::backward_mlp(int64_t layer, Mat<T> d_normed, Real* gradients) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const bool sequential = model_.residual == Residual::sequential;
-  const auto d_stream = work_.get<T>("d_stream");
+void Stage<T>::backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up) {
   const auto d_activated = work_.get<T>("d_activated");
-  const auto d_up = work_.get<T>("d_up");
   {
     ScopedPart part(Part::matmul);
-    linear_backward_input<T>(d_activated, d_stream, parameters_.matrix(slots.down.weight));
+    row_backward_input<T>(d_activated, dy, a.w.matrix(a.slots.down.weight), units_.down);
   }
-  linear_gradients(slots.down, d_stream, block.get<T>("mlp.activated"), gradients);
-  {
-    ScopedPart part(Part::activation);
-    activation_backward<T>(model_.activation, d_up, d_activated, block.get<T>("mlp.up"));
-  }
-  linear_gradients(slots.up, d_up, block.get<T>(sequential ? "mlp.normed" : "attention.normed"),
-                   gradients);
-  ScopedPart part(Part::matmul);
-  linear_backward_input<T>(d_normed, d_up, parameters_.matrix(slots.up.weight));
+  ScopedPart part(Part::activation);
+  activation_backward<T>(model_.activation, d_up, d_activated, a.tensor("mlp.up"));
 }
 
 template <class T>
-void Stage<T>::apply_qk_norm_backward(int64_t layer, Real* gradients) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const auto raw = block.get<T>("attention.qkv_raw");
-  const auto d_qkv = work_.get<T>("d_qkv");
-  const auto statistics = block.get<Real>("attention.qk_norm.statistics");
-  const auto partials = work_.get<Real>("norm.partials");
-  const int64_t query_count = static_cast<int64_t>(raw.extent(0)) * model_.num_heads;
-  const auto one = [&](const NormSlots& s, const RowSet<T>& d, const RowSet<T>& x,
-                       const Real* stats) {
-    // In place: a row's gradient is read before it is written, and only by that row.
-    norm_backward<T>(model_.norm, d, Accumulate::no, gradient_vector(gradients, s.weight),
-                     gradient_vector(gradients, s.bias), d, x, stats, parameters_.vector(s.weight),
-                     partials.data());
+void Stage<T>::backward_attention(const At& a, const Mat<T>& dy, const Mat<T>& d_qkv) {
+  {
+    ScopedPart part(Part::matmul);
+    row_backward_input<T>(work_.get<T>("d_heads"), dy, a.w.matrix(a.slots.output.weight),
+                          units_.output);
+  }
+  if (keys_.sharers > 1)
+    shared_key_gradients(a, d_qkv);
+  else
+    attention_gradients(a, 0, attention_.head.heads, views(d_qkv), views(a.tensor("attention.qkv")),
+                        attention_.head.kv_heads);
+  rotate(d_qkv, Rotation::inverse, a.kept.in);
+  if (model_.qk_norm) qk_norm_backward(a, d_qkv);
+}
+
+// Gradients of some heads; d_in and in begin with them.
+template <class T>
+void Stage<T>::attention_gradients(const At& a, int64_t first_head, int64_t heads,
+                                   const QueryKeyValue<T>& d_in, const QueryKeyValue<T>& in,
+                                   int64_t kv_heads) {
+  ScopedPart part(Part::attention);
+  AttentionShape shape = attention_;
+  shape.head.heads = heads;
+  shape.head.kv_heads = kv_heads;
+  const auto from = [&](const Mat<T>& m) {
+    return HeadRows<const T>(m.data() + first_head * model_.head_dim, m.extent(1));
   };
-  ScopedPart part(Part::norm);
-  one(slots.q_norm, query_rows(d_qkv), query_rows(raw), statistics.data());
-  one(slots.k_norm, key_rows(d_qkv), key_rows(raw), statistics.data() + 2 * query_count);
+  const auto log_sum = a.sums("attention.log_sum");
+  attention_backward<T>(d_in, from(work_.get<T>("d_heads")), from(a.tensor("attention.heads")),
+                        HeadRows<const Real>(log_sum.data() + first_head, log_sum.extent(1)), in,
+                        a.kept.in.document_start, shape, attention_dropout(a, first_head),
+                        work_.get<Real>("attention.scratch").data());
 }
 
-// d_normed (overwritten or added to) = gradient of what the attention read.
+// Key and value heads that several shards repeat: each shard's gradients by themselves, then their
+// sum in the tree of the shards, which may reach over ranks.
 template <class T>
-void Stage<T>::backward_attention(int64_t layer, const Inputs& in, Mat<T> d_normed, Write write,
-                                  Real* gradients) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const auto d_stream = work_.get<T>("d_stream");
-  const auto d_heads = work_.get<T>("d_heads");
-  const auto d_qkv = work_.get<T>("d_qkv");
-  const auto heads = block.get<T>("attention.heads");
-  {
-    ScopedPart part(Part::matmul);
-    linear_backward_input<T>(d_heads, d_stream, parameters_.matrix(slots.output.weight));
-  }
-  linear_gradients(slots.output, d_stream, heads, gradients);
-  {
+void Stage<T>::shared_key_gradients(const At& a, const Mat<T>& d_qkv) {
+  const int64_t dim = model_.head_dim, queries = model_.num_heads / split_.shards;
+  const int64_t width = 2 * dim, size = plan_.tokens * width, sharers = keys_.sharers;
+  const auto partials = work_.get<T>("key_partials");
+  const auto d = views(d_qkv), in = views(a.tensor("attention.qkv"));
+  const int64_t first_kv = keys_.local(split_).first;
+  for (int64_t s = 0; s < split_.local_shards(); ++s) {
+    const int64_t shard = split_.first_shard() + s, entry = shard % sharers;
+    const int64_t kv = keys_.first_head(shard) - first_kv, head = s * queries;
+    T* partial = partials.data() + entry * size;
+    attention_gradients(
+        a, head, queries,
+        {{d.q.data + head * dim, d.q.stride}, {partial, width}, {partial + dim, width}},
+        {{in.q.data + head * dim, in.q.stride},
+         {in.k.data + kv * dim, in.k.stride},
+         {in.v.data + kv * dim, in.v.stride}},
+        1);
+    const bool group_done = entry + 1 == sharers || s + 1 == split_.local_shards();
+    if (!group_done) continue;
+    if (!is_broken_for_test("key_sum")) tp_.share(partials.data(), size, sharers);
     ScopedPart part(Part::attention);
-    attention_backward<T>(d_qkv, d_heads, heads, block.get<Real>("attention.log_sum"),
-                          block.get<T>("attention.qkv"), in.document_start, attention_,
-                          work_.get<Real>("attention.scratch").data());
-    if (model_.position == PositionKind::rope)
-      rope<T>(model_.rope_style, Rotation::inverse, d_qkv, attention_.head, rope_table_,
-              in.positions);
+    std::vector<const T*> leaves;
+    for (int64_t i = 0; i < sharers; ++i) leaves.push_back(partials.data() + i * size);
+    TreeSum<Real, T> tree;
+    tree(leaves, partials.data(), size);
+    const T* sum = partials.data();
+    T *dk = d.k.data + kv * dim, *dv = d.v.data + kv * dim;
+    const int64_t stride = d.k.stride;
+    for_each_row(
+        "attention.shared_keys", plan_.tokens, KOKKOS_LAMBDA(const Row& row) {
+          const int64_t t = row.index();
+          row.each(dim, [=](int64_t c) {
+            dk[t * stride + c] = sum[t * width + c];
+            dv[t * stride + c] = sum[t * width + dim + c];
+          });
+        });
   }
-  if (model_.qk_norm) apply_qk_norm_backward(layer, gradients);
-  linear_gradients(slots.qkv, d_qkv, block.get<T>("attention.normed"), gradients);
-  ScopedPart part(Part::matmul);
-  linear_backward_input<T>(d_normed, d_qkv, parameters_.matrix(slots.qkv.weight), write);
 }
 
 template <class T>
-void Stage<T>::backward_block(int64_t layer, const Inputs& in, Real* gradients) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
+void Stage<T>::backward_block(const At& a, BackwardPart part) {
+  const bool sequential = model_.residual == Residual::sequential;
+  const bool together = part == BackwardPart::together;
+  const TensorSet& kept = together ? work_ : a.kept.split[static_cast<size_t>(a.index)];
+  const auto d_qkv = kept.get<T>("d_qkv"), d_up = kept.get<T>("d_up");
   const auto d_normed = work_.get<T>("d_normed");
-  const auto progress = [&] {
-    if (hooks_.progress) hooks_.progress();
+  Real* norms =
+      together ? work_.get<Real>("norm.result").data() : kept.get<Real>("norm.gradients").data();
+  BlockView<Real> g;
+  if (together) g = access_.gradients(a.slots.block);
+  const auto up = a.w.matrix(a.slots.up.weight), qkv = a.w.matrix(a.slots.qkv.weight);
+  const auto input_gradient = [&](Branches branches) {
+    shard_sum_->run(d_normed.data(), plan_.tokens, [&](int64_t s, auto* out) {
+      ScopedPart timed(Part::matmul);
+      Write write = Write::overwrite;
+      if (branches != Branches::attention) {
+        column_backward_input<T>(out, Mat<const T>(d_up), up, units_.up.input[s], write);
+        write = Write::add;
+      }
+      if (branches != Branches::mlp)
+        column_backward_input<T>(out, Mat<const T>(d_qkv), qkv, units_.qkv.input[s], write);
+    });
+    access_.progress();
   };
-  backward_mlp(layer, d_normed, gradients);
-  progress();
-  Write write = Write::add;
-  if (model_.residual == Residual::sequential) {
-    norm_backward_into_stream(slots.mlp_norm, d_normed, block.get<T>("mlp.input"),
-                              block.get<Real>("mlp.norm.statistics"), gradients);
-    write = Write::overwrite;
+  auto dy = branch_gradient(a, "mlp", part);
+  backward_mlp(a, dy, d_up);
+  if (together) mlp_weights(a, g, dy, d_up);
+  if (sequential) {
+    input_gradient(Branches::mlp);
+    stream_norm_backward(a.slots.mlp_norm, a.w, a.tensor("mlp.input"),
+                         a.sums("mlp.norm.statistics"), d_normed, Accumulate::yes,
+                         norms + norm_widths(model_).tokens / 2);
+    dy = branch_gradient(a, "attention", part);
   }
-  backward_attention(layer, in, d_normed, write, gradients);
-  norm_backward_into_stream(slots.attention_norm, d_normed, block.get<T>("input"),
-                            block.get<Real>("attention.norm.statistics"), gradients);
+  backward_attention(a, dy, d_qkv);
+  if (model_.qk_norm) sum_head_norms(norms + norm_widths(model_).tokens);
+  if (together) attention_weights(a, g, dy, d_qkv);
+  input_gradient(sequential ? Branches::attention : Branches::both);
+  stream_norm_backward(a.slots.attention_norm, a.w, a.tensor("input"),
+                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms);
+  sum_token_norms(norms, norm_widths(model_).tokens);
+  if (together) norm_weights(a, g, norms);
 }
 
 template <class T>
-void Stage<T>::backward_embedding(const Inputs& in, Real* gradients) {
-  ScopedPart part(Part::embedding);
-  const auto d_stream = work_.get<T>("d_stream");
-  embedding_backward<T>(gradient_matrix(gradients, slots_.token), d_stream, in.tokens);
-  if (slots_.position.present())
-    embedding_backward<T>(gradient_matrix(gradients, slots_.position), d_stream, in.positions);
+void Stage<T>::backward_embedding(const Kept& k) {
+  const Mat<T> own = work_.get<T>("d_stream");
+  const DropoutMask drop = mask("embedding", 0, model_.embedding_dropout, k);
+  if (drop.active()) {
+    ScopedPart part(Part::embedding);
+    apply_dropout<T>(own, own, drop, own_token_index(k));
+  }
+  const auto dx = all_tokens(own, "d_gathered");
+  {
+    ScopedPart part(Part::embedding);
+    embedding_backward<T>(access_.gradients(slots_.token.block).matrix(slots_.token), dx,
+                          k.in.tokens, split_.local(model_.vocab_size).first);
+  }
+  if (slots_.position.present()) {
+    ScopedPart part(Part::embedding);
+    embedding_backward<T>(access_.gradients(slots_.position.block).matrix(slots_.position), dx,
+                          k.in.positions);
+    access_.gradients_done(slots_.position.block);
+  }
+  access_.gradients_done(slots_.token.block);
+  access_.progress();
 }
 
-#define ESPALIER_INSTANTIATE(T)                                          \
-  template void Stage<T>::backward_final_norm(Real*);                    \
-  template void Stage<T>::backward_block(int64_t, const Inputs&, Real*); \
-  template void Stage<T>::backward_embedding(const Inputs&, Real*);
+#define ESPALIER_INSTANTIATE(T)                                    \
+  template void Stage<T>::backward_block(const At&, BackwardPart); \
+  template void Stage<T>::backward_embedding(const Kept&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 ESPALIER_INSTANTIATE(bf16)

@@ -4,207 +4,290 @@
 #include "core/error.hpp"
 #include "engine/stage.hpp"
 #include "layers/activation.hpp"
-#include "layers/cross_entropy.hpp"
 #include "layers/embedding.hpp"
-#include "layers/linear.hpp"
+#include "layers/residual.hpp"
 #include "tensor/profile.hpp"
 
 namespace espalier {
 
 template <class T>
-Vec<const T> Stage<T>::pending_bias(int64_t layer) const {
-  return parameters_.vector(slots_.layers[layer].down.bias);
+QueryKeyValue<T> Stage<T>::views(const Mat<T>& qkv) const {
+  return query_key_value(qkv, attention_.head);
 }
 
 template <class T>
-RowSet<T> Stage<T>::query_rows(const Mat<T>& qkv) const {
-  const HeadShape& h = attention_.head;
-  return {qkv.data(), static_cast<int64_t>(qkv.extent(0)) * h.heads, h.head_dim, h.heads, h.row(),
-          h.head_dim};
+RowSet<T> Stage<T>::head_rows(const Mat<T>& qkv, int64_t column, int64_t heads) const {
+  const int64_t dim = model_.head_dim;
+  return {qkv.data() + column,
+          static_cast<int64_t>(qkv.extent(0)) * heads,
+          dim,
+          heads,
+          static_cast<int64_t>(qkv.extent(1)),
+          dim};
+}
+
+// What a product reads: every token, from the ranks that hold them.
+template <class T>
+Mat<T> Stage<T>::all_tokens(const Mat<T>& own, const char* buffer) {
+  if (!cuts_tokens()) return own;
+  const auto all = work_.get<T>(buffer);
+  tp_.gather(own.data(), all.data(), plan_.tokens, own.extent(1));
+  return all;
 }
 
 template <class T>
-RowSet<T> Stage<T>::key_rows(const Mat<T>& qkv) const {
-  const HeadShape& h = attention_.head;
-  return {qkv.data() + h.heads * h.head_dim,
-          static_cast<int64_t>(qkv.extent(0)) * h.kv_heads,
-          h.head_dim,
-          h.kv_heads,
-          h.row(),
-          h.head_dim};
-}
-
-template <class T>
-void Stage<T>::forward_trunk(const Inputs& in) {
-  for (int64_t layer = 0; layer < model_.num_layers; ++layer) forward_block(layer, in);
-  forward_final_norm();
-}
-
-// The block's input and its first norm: from the embedding, or from the block before.
-template <class T>
-void Stage<T>::enter_block(int64_t layer, const Inputs& in) {
-  const TensorSet& block = blocks_[layer];
-  const auto x = block.get<T>("input");
-  const auto normed = block.get<T>("attention.normed");
-  const auto statistics = block.get<Real>("attention.norm.statistics");
-  const auto norm = norm_parameters(slots_.layers[layer].attention_norm);
-  if (layer == 0) {
-    {
-      ScopedPart part(Part::embedding);
-      Mat<const T> positions(nullptr, 0, 0);
-      if (slots_.position.present()) positions = parameters_.matrix(slots_.position);
-      embedding_forward<T>(x, parameters_.matrix(slots_.token), positions, in.tokens, in.positions);
-    }
-    ScopedPart part(Part::norm);
-    norm_forward<T>(model_.norm, normed, statistics.data(), RowSet<T>(x), norm, model_.norm_eps);
+void Stage<T>::embed(const Kept& k, const Mat<T>& x) {
+  const BlockUse<T> token(access_, slots_.token.block);
+  BlockUse<T> position;
+  Mat<const T> positions(nullptr, 0, 0);
+  if (slots_.position.present()) {
+    position = BlockUse<T>(access_, slots_.position.block);
+    positions = position.values().matrix(slots_.position);
+  }
+  const DropoutMask drop = mask("embedding", 0, model_.embedding_dropout, k);
+  const auto table = token.values().matrix(slots_.token);
+  if (split_.ranks == 1) {
+    ScopedPart part(Part::embedding);
+    embedding_forward<T>(x, table, positions, k.in.tokens, k.in.positions, 0, drop,
+                         k.in.token_index);
     return;
   }
-  ScopedPart part(Part::norm);
-  const char* before = model_.residual == Residual::sequential ? "mlp.input" : "input";
-  residual_norm_forward<T>(model_.norm, normed, statistics.data(), x,
-                           blocks_[layer - 1].get<T>(before), work_.get<T>("delta"),
-                           pending_bias(layer - 1), norm, model_.norm_eps);
+  // One rank has the row, the others add nothing: exact in any type.
+  const int64_t hidden = model_.hidden_size;
+  const Mat<T> partial(reinterpret_cast<T*>(work_.get<T>("partial").data()), plan_.tokens, hidden);
+  {
+    ScopedPart part(Part::embedding);
+    embedding_forward<T>(partial, table, Mat<const T>(nullptr, 0, 0), k.in.tokens, k.in.positions,
+                         split_.local(model_.vocab_size).first);
+  }
+  tp_.template reduce<T>(partial.data(), x.data(), plan_.tokens, hidden,
+                         work_.get<T>("received").data());
+  ScopedPart part(Part::embedding);
+  const Mat<T> own(x.data(), plan_.own_tokens.count, hidden);
+  add_positions<T>(own, positions, k.in.positions + plan_.own_tokens.first, drop,
+                   own_token_index(k));
 }
 
 template <class T>
-void Stage<T>::apply_qk_norm_forward(int64_t layer) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const auto raw = block.get<T>("attention.qkv_raw");
-  const auto qkv = block.get<T>("attention.qkv");
-  const auto statistics = block.get<Real>("attention.qk_norm.statistics");
-  const int64_t query_count = static_cast<int64_t>(raw.extent(0)) * model_.num_heads;
+void Stage<T>::first_norm(const At& a) {
   ScopedPart part(Part::norm);
+  norm_forward<T>(model_.norm, a.tensor("attention.normed"),
+                  a.sums("attention.norm.statistics").data(), RowSet<T>(a.tensor("input")),
+                  norm_parameters(a.w, a.slots.attention_norm), model_.norm_eps);
+}
+
+// The block's input and its first norm; the input is there, or comes from the block before.
+template <class T>
+void Stage<T>::enter_block(const At& a, const At* before) {
+  if (before == nullptr) return first_norm(a);
+  ScopedPart part(Part::norm);
+  const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
+  residual_norm_forward<T>(
+      model_.norm, a.tensor("attention.normed"), a.sums("attention.norm.statistics").data(),
+      a.tensor("input"), before->tensor(stream), work_.get<T>("delta"),
+      before->w.vector(before->slots.down.bias), norm_parameters(a.w, a.slots.attention_norm),
+      model_.norm_eps, mask("mlp", before->layer, model_.residual_dropout, a.kept),
+      own_token_index(a.kept));
+}
+
+template <class T>
+void Stage<T>::project_qkv(const At& a) {
+  const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
+  const auto y = a.tensor(model_.qk_norm ? "attention.qkv_raw" : "attention.qkv");
+  {
+    ScopedPart part(Part::matmul);
+    column_forward<T>(y, x, a.w.matrix(a.slots.qkv.weight), units_.qkv);
+  }
+  if (!a.slots.qkv.bias.present()) return;
+  ScopedPart part(Part::activation);
+  add_bias<T>(y, a.w.vector(a.slots.qkv.bias));
+}
+
+// Statistics of the query heads come first, then those of the key heads, each shard's together.
+template <class T>
+void Stage<T>::qk_norm_forward(const At& a) {
+  ScopedPart part(Part::norm);
+  const auto raw = a.tensor("attention.qkv_raw");
+  const auto qkv = a.tensor("attention.qkv");
+  Real* statistics = a.sums("attention.qk_norm.statistics").data();
+  const int64_t dim = model_.head_dim, heads = attention_.head.heads;
   Kokkos::deep_copy(qkv, raw);  // values pass through; queries and keys are overwritten
-  norm_forward<T>(model_.norm, query_rows(qkv), statistics.data(), query_rows(raw),
-                  norm_parameters(slots.q_norm), model_.norm_eps);
-  norm_forward<T>(model_.norm, key_rows(qkv), statistics.data() + 2 * query_count, key_rows(raw),
-                  norm_parameters(slots.k_norm), model_.norm_eps);
+  const auto one = [&](const NormSlots& slots, int64_t head, int64_t count) {
+    norm_forward<T>(model_.norm, head_rows(qkv, head * dim, count),
+                    statistics + 2 * plan_.tokens * head, head_rows(raw, head * dim, count),
+                    norm_parameters(a.w, slots), model_.norm_eps);
+  };
+  const int64_t shards = split_.local_shards(), queries = heads / shards;
+  for (int64_t s = 0; s < shards; ++s) one(a.slots.q_norm, s * queries, queries);
+  for (int64_t h = 0; h < attention_.head.kv_heads; h += keys_.per_shard)
+    one(a.slots.k_norm, heads + h, keys_.per_shard);
 }
 
 template <class T>
-void Stage<T>::forward_attention(int64_t layer, const Inputs& in) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const auto qkv = block.get<T>("attention.qkv");
-  const auto projected = model_.qk_norm ? block.get<T>("attention.qkv_raw") : qkv;
-  {
-    ScopedPart part(Part::matmul);
-    linear_forward<T>(projected, block.get<T>("attention.normed"),
-                      parameters_.matrix(slots.qkv.weight));
-  }
-  if (slots.qkv.bias.present()) {
-    ScopedPart part(Part::activation);
-    add_bias<T>(projected, parameters_.vector(slots.qkv.bias));
-  }
-  if (model_.qk_norm) apply_qk_norm_forward(layer);
+AttentionDropout Stage<T>::attention_dropout(const At& a, int64_t first_head) const {
+  return {mask("attention.weights", a.layer, model_.attention_dropout, a.kept),
+          a.kept.in.first_token, split_.local(model_.num_heads).first + first_head,
+          model_.num_heads};
+}
+
+// Norm and rotation of queries and keys, where there are any, and attention; both from what the
+// projection left.
+template <class T>
+void Stage<T>::attend(const At& a) {
+  const auto qkv = a.tensor("attention.qkv");
   ScopedPart part(Part::attention);
-  if (model_.position == PositionKind::rope)
-    rope<T>(model_.rope_style, Rotation::forward, qkv, attention_.head, rope_table_, in.positions);
-  attention_forward<T>(block.get<T>("attention.heads"), block.get<Real>("attention.log_sum"), qkv,
-                       in.document_start, attention_, work_.get<Real>("attention.scratch").data());
+  attention_forward<T>(a.tensor("attention.heads"), HeadRows<Real>(a.sums("attention.log_sum")),
+                       views(qkv), a.kept.in.document_start, attention_, attention_dropout(a, 0),
+                       work_.get<Real>("attention.scratch").data());
 }
 
 template <class T>
-void Stage<T>::forward_mlp(int64_t layer, Write write) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const bool sequential = model_.residual == Residual::sequential;
-  const auto normed = block.get<T>(sequential ? "mlp.normed" : "attention.normed");
-  const auto up = block.get<T>("mlp.up");
-  const auto activated = block.get<T>("mlp.activated");
-  {
-    ScopedPart part(Part::matmul);
-    linear_forward<T>(up, normed, parameters_.matrix(slots.up.weight));
-  }
-  {
-    ScopedPart part(Part::activation);
-    activation_forward<T>(model_.activation, activated, up, parameters_.vector(slots.up.bias));
-  }
-  ScopedPart part(Part::matmul);
-  linear_forward<T>(work_.get<T>("delta"), activated, parameters_.matrix(slots.down.weight), write);
+void Stage<T>::rotate(const Mat<T>& qkv, Rotation rotation, const Inputs& in) {
+  if (model_.position != PositionKind::rope) return;
+  ScopedPart part(Part::attention);
+  const auto v = views(qkv);
+  const HeadShape& h = attention_.head;
+  rope<T>(model_.rope_style, rotation, v.q, h.heads, h.head_dim, plan_.tokens, rope_table_,
+          in.positions);
+  rope<T>(model_.rope_style, rotation, v.k, h.kv_heads, h.head_dim, plan_.tokens, rope_table_,
+          in.positions);
 }
 
+// The stream between attention and MLP, and its norm.
 template <class T>
-void Stage<T>::forward_block(int64_t layer, const Inputs& in) {
-  const TensorSet& block = blocks_[layer];
-  const LayerSlots& slots = slots_.layers[layer];
-  const auto delta = work_.get<T>("delta");
-  enter_block(layer, in);
-  forward_attention(layer, in);
-  {
-    ScopedPart part(Part::matmul);
-    linear_forward<T>(delta, block.get<T>("attention.heads"),
-                      parameters_.matrix(slots.output.weight));
-  }
-  if (model_.residual == Residual::parallel) {
-    if (slots.output.bias.present()) add_bias<T>(delta, parameters_.vector(slots.output.bias));
-    forward_mlp(layer, Write::add);
-    return;
-  }
-  {
-    ScopedPart part(Part::norm);
-    residual_norm_forward<T>(
-        model_.norm, block.get<T>("mlp.normed"), block.get<Real>("mlp.norm.statistics").data(),
-        block.get<T>("mlp.input"), block.get<T>("input"), delta,
-        parameters_.vector(slots.output.bias), norm_parameters(slots.mlp_norm), model_.norm_eps);
-  }
-  forward_mlp(layer, Write::overwrite);
-}
-
-template <class T>
-void Stage<T>::forward_final_norm() {
-  const int64_t last = model_.num_layers - 1;
-  const char* before = model_.residual == Residual::sequential ? "mlp.input" : "input";
+void Stage<T>::mlp_input(const At& a) {
   ScopedPart part(Part::norm);
   residual_norm_forward<T>(
-      model_.norm, head_.get<T>("final.normed"), head_.get<Real>("final_norm.statistics").data(),
-      head_.get<T>("final.input"), blocks_[last].get<T>(before), work_.get<T>("delta"),
-      pending_bias(last), norm_parameters(slots_.final_norm), model_.norm_eps);
+      model_.norm, a.tensor("mlp.normed"), a.sums("mlp.norm.statistics").data(),
+      a.tensor("mlp.input"), a.tensor("input"), work_.get<T>("delta"),
+      a.w.vector(a.slots.output.bias), norm_parameters(a.w, a.slots.mlp_norm), model_.norm_eps,
+      mask("attention", a.layer, model_.residual_dropout, a.kept), own_token_index(a.kept));
 }
 
-// Logits, losses and, when training, the gradients of the output projection, for
-// plan.classifier_rows tokens at a time: all logits never exist at once.
 template <class T>
-double Stage<T>::head(const Inputs& in, Head mode, double gradient_scale, Real* gradients) {
-  const auto normed = head_.get<T>("final.normed");
-  const auto gradient = head_.get<T>("final.gradient");
-  const auto losses = head_.get<Real>("losses");
-  const auto all_logits = work_.get<T>("logits");
-  const auto weight = parameters_.matrix(slots_.output);
-  const int64_t tokens = normed.extent(0), hidden = normed.extent(1);
-  for (int64_t first = 0; first < tokens; first += blueprint_.activations.classifier_rows) {
-    const int64_t rows = std::min(blueprint_.activations.classifier_rows, tokens - first);
-    const Mat<T> logits(all_logits.data(), rows, all_logits.extent(1));
-    const Mat<T> x(normed.data() + first * hidden, rows, hidden);
-    {
-      ScopedPart part(Part::matmul);
-      linear_forward<T>(logits, x, weight);
-    }
-    {
-      ScopedPart part(Part::loss);
-      cross_entropy<T>(logits, in.targets + first, losses.data() + first, model_.logit_scale,
-                       gradient_scale, mode == Head::train ? Gradient::in_place : Gradient::none);
-    }
-    if (mode == Head::train) {
-      ScopedPart part(Part::matmul);
-      linear_backward_input<T>(Mat<T>(gradient.data() + first * hidden, rows, hidden), logits,
-                               weight);
-      linear_backward_weight<T>(gradient_matrix(gradients, slots_.output), logits, x);
-    }
+void Stage<T>::up_and_activate(const At& a) {
+  const bool sequential = model_.residual == Residual::sequential;
+  const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
+  const auto up = a.tensor("mlp.up");
+  {
+    ScopedPart part(Part::matmul);
+    column_forward<T>(up, x, a.w.matrix(a.slots.up.weight), units_.up);
   }
-  ScopedPart part(Part::loss);
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, losses);
-  double sum = 0.0;
-  for (int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(host(0, t));
-  return sum;
+  ScopedPart part(Part::activation);
+  activation_forward<T>(model_.activation, a.tensor("mlp.activated"), up,
+                        a.w.vector(a.slots.up.bias));
 }
 
-#define ESPALIER_INSTANTIATE(T)                                       \
-  template void Stage<T>::forward_trunk(const Inputs&);               \
-  template double Stage<T>::head(const Inputs&, Head, double, Real*); \
-  template RowSet<T> Stage<T>::query_rows(const Mat<T>&) const;       \
-  template RowSet<T> Stage<T>::key_rows(const Mat<T>&) const;
+// delta = what the attention, the MLP or both add to the stream, before biases.
+template <class T>
+void Stage<T>::add_branches(const At& a, Branches branches) {
+  const auto delta = work_.get<T>("delta");
+  const auto heads = a.tensor("attention.heads");
+  const auto activated = a.tensor("mlp.activated");
+  const auto output = a.w.matrix(a.slots.output.weight);
+  const auto down = a.w.matrix(a.slots.down.weight);
+  shard_sum_->run(delta.data(), plan_.tokens, [&](int64_t s, auto* out) {
+    ScopedPart part(Part::matmul);
+    Write write = Write::overwrite;
+    if (branches != Branches::mlp) {
+      row_forward<T>(out, Mat<const T>(heads), output, units_.output.compute[s], write);
+      write = Write::add;
+    }
+    if (branches != Branches::attention)
+      row_forward<T>(out, Mat<const T>(activated), down, units_.down.compute[s], write);
+  });
+}
+
+template <class T>
+void Stage<T>::forward_attention(const At& a) {
+  project_qkv(a);
+  if (model_.qk_norm) qk_norm_forward(a);
+  rotate(a.tensor("attention.qkv"), Rotation::forward, a.kept.in);
+  attend(a);
+}
+
+template <class T>
+void Stage<T>::forward_block(const At& a) {
+  forward_attention(a);
+  if (model_.residual == Residual::parallel) {
+    up_and_activate(a);
+    add_branches(a, Branches::both);
+    if (a.slots.output.bias.present())
+      add_bias<T>(work_.get<T>("delta"), a.w.vector(a.slots.output.bias));
+    return;
+  }
+  add_branches(a, Branches::attention);
+  mlp_input(a);
+  up_and_activate(a);
+  add_branches(a, Branches::mlp);
+}
+
+// What the plan did not keep. Biases are in what was kept; they must not be added twice.
+template <class T>
+void Stage<T>::recompute(const At& a) {
+  const bool sequential = model_.residual == Residual::sequential;
+  first_norm(a);
+  if (blueprint_.config.grid.recompute == Recompute::full) {
+    forward_attention(a);
+    if (sequential) {
+      add_branches(a, Branches::attention);
+      mlp_input(a);
+    }
+    up_and_activate(a);
+    return;
+  }
+  if (model_.qk_norm) {
+    qk_norm_forward(a);
+    rotate(a.tensor("attention.qkv"), Rotation::forward, a.kept.in);
+  }
+  attend(a);
+  if (sequential) {
+    ScopedPart part(Part::norm);
+    norm_forward<T>(model_.norm, a.tensor("mlp.normed"), a.sums("mlp.norm.statistics").data(),
+                    RowSet<T>(a.tensor("mlp.input")), norm_parameters(a.w, a.slots.mlp_norm),
+                    model_.norm_eps);
+  }
+  ScopedPart part(Part::activation);
+  activation_forward<T>(model_.activation, a.tensor("mlp.activated"), a.tensor("mlp.up"),
+                        Vec<const T>(nullptr, 0));
+}
+
+template <class T>
+void Stage<T>::leave_chunk(const At& last, T* output) {
+  ScopedPart part(Part::norm);
+  const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
+  residual_add<T>(Mat<T>(output, plan_.own_tokens.count, model_.hidden_size), last.tensor(stream),
+                  work_.get<T>("delta"), last.w.vector(last.slots.down.bias),
+                  mask("mlp", last.layer, model_.residual_dropout, last.kept),
+                  own_token_index(last.kept));
+}
+
+template <class T>
+void Stage<T>::final_norm(const At& last) {
+  const BlockUse<T> use(access_, slots_.final_norm.weight.block);
+  const TensorSet& head = last.kept.head;
+  const char* stream = model_.residual == Residual::sequential ? "mlp.input" : "input";
+  ScopedPart part(Part::norm);
+  residual_norm_forward<T>(
+      model_.norm, head.get<T>("final.normed"), head.get<Real>("final_norm.statistics").data(),
+      head.get<T>("final.input"), last.tensor(stream), work_.get<T>("delta"),
+      last.w.vector(last.slots.down.bias), norm_parameters(use.values(), slots_.final_norm),
+      model_.norm_eps, mask("mlp", last.layer, model_.residual_dropout, last.kept),
+      own_token_index(last.kept));
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                    \
+  template QueryKeyValue<T> Stage<T>::views(const Mat<T>&) const;                  \
+  template RowSet<T> Stage<T>::head_rows(const Mat<T>&, int64_t, int64_t) const;   \
+  template Mat<T> Stage<T>::all_tokens(const Mat<T>&, const char*);                \
+  template void Stage<T>::embed(const Kept&, const Mat<T>&);                       \
+  template void Stage<T>::enter_block(const At&, const At*);                       \
+  template AttentionDropout Stage<T>::attention_dropout(const At&, int64_t) const; \
+  template void Stage<T>::rotate(const Mat<T>&, Rotation, const Inputs&);          \
+  template void Stage<T>::forward_block(const At&);                                \
+  template void Stage<T>::recompute(const At&);                                    \
+  template void Stage<T>::leave_chunk(const At&, T*);                              \
+  template void Stage<T>::final_norm(const At&);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 ESPALIER_INSTANTIATE(bf16)

@@ -51,14 +51,25 @@ void softmax_row(Real* score, int64_t keys, KeyRange range, Real scale, int64_t 
   tile.denominator[i] += sum;
 }
 
+/// One query head of one sequence, with the panels of its key head.
 template <class T>
-void forward_head(T* heads, int64_t heads_stride, Acc<T>* log_sum, int64_t log_sum_stride,
-                  const Panel<Acc<T>>& q, const Panel<Acc<T>>& k, const Panel<Acc<T>>& v,
-                  const int32_t* start, const AttentionShape& shape, Acc<T>* scratch) {
+struct Head {
+  Panel<Acc<T>> q, k, v;
+  T* out;
+  int64_t out_stride;
+  Acc<T>* log_sum;
+  int64_t log_sum_stride;
+  const int32_t* start;  // document_start of the sequence
+};
+
+template <class T>
+void forward_head(const Head<T>& head, const AttentionShape& shape,
+                  const WeightDropout<Acc<T>>& dropout, Acc<T>* scratch) {
   using Real = Acc<T>;
   const int64_t dim = shape.head.head_dim, length = shape.length;
   const Real scale = static_cast<Real>(shape.scale);
   Real* scores = scratch;
+  Real factors[kKeyTile];
   SoftmaxTile<Real> tile;
   tile.output = scratch + kQueryTile * kKeyTile;
   for (int64_t first = 0; first < length; first += kQueryTile) {
@@ -68,22 +79,28 @@ void forward_head(T* heads, int64_t heads_stride, Acc<T>* log_sum, int64_t log_s
       tile.denominator[i] = 0;
     }
     std::fill(tile.output, tile.output + rows * dim, Real(0));
-    for_each_key_tile(start, first, last, [&](int64_t key_first, int64_t key_last) {
+    for_each_key_tile(head.start, first, last, [&](int64_t key_first, int64_t key_last) {
       const int64_t keys = key_last - key_first;
-      gemm<Real, Real>(Op::none, Op::transpose, rows, keys, dim, 1, q.row(first), q.stride,
-                       k.row(key_first), k.stride, 0, scores, keys);
-      for (int64_t i = 0; i < rows; ++i)
-        softmax_row(scores + i * keys, keys, visible(start, first + i, key_first, key_last), scale,
-                    dim, i, tile);
-      gemm<Real, Real>(Op::none, Op::none, rows, dim, keys, 1, scores, keys, v.row(key_first),
-                       v.stride, 1, tile.output, dim);
+      gemm<Real, Real>(Op::none, Op::transpose, rows, keys, dim, 1, head.q.row(first),
+                       head.q.stride, head.k.row(key_first), head.k.stride, 0, scores, keys);
+      for (int64_t i = 0; i < rows; ++i) {
+        Real* row = scores + i * keys;
+        const KeyRange range = visible(head.start, first + i, key_first, key_last);
+        softmax_row(row, keys, range, scale, dim, i, tile);
+        if (!dropout.active()) continue;
+        dropout.fill(factors, first + i, key_first, range);
+        multiply(row, factors, range);
+      }
+      gemm<Real, Real>(Op::none, Op::none, rows, dim, keys, 1, scores, keys, head.v.row(key_first),
+                       head.v.stride, 1, tile.output, dim);
     });
     for (int64_t i = 0; i < rows; ++i) {
       const Real inverse = Real(1) / tile.denominator[i];
-      T* target = heads + (first + i) * heads_stride;
+      T* target = head.out + (first + i) * head.out_stride;
       const Real* o = tile.output + i * dim;
       HostRow(i).each(dim, [=](int64_t d) { target[d] = T(o[d] * inverse); });
-      log_sum[(first + i) * log_sum_stride] = tile.greatest[i] + std::log(tile.denominator[i]);
+      head.log_sum[(first + i) * head.log_sum_stride] =
+          tile.greatest[i] + std::log(tile.denominator[i]);
     }
   }
 }
@@ -91,39 +108,41 @@ void forward_head(T* heads, int64_t heads_stride, Acc<T>* log_sum, int64_t log_s
 }  // namespace
 
 template <class T>
-void attention_forward(const Mat<T>& heads, const Mat<Acc<T>>& log_sum, const Mat<const T>& qkv,
-                       const int32_t* document_start, const AttentionShape& shape,
+void attention_forward(const HeadRows<T>& heads, const HeadRows<Acc<T>>& log_sum,
+                       const QueryKeyValue<const T>& in, const int32_t* document_start,
+                       const AttentionShape& shape, const AttentionDropout& dropout,
                        Acc<T>* scratch) {
   static_assert(kOnHost, "the tiled attention runs on the host");
+  require_shapes(in, heads, log_sum, shape);
   const HeadShape& h = shape.head;
-  const int64_t tokens = shape.sequences * shape.length, width = h.row(), dim = h.head_dim;
-  ESPALIER_REQUIRE(static_cast<int64_t>(qkv.extent(0)) == tokens &&
-                       static_cast<int64_t>(qkv.extent(1)) == width &&
-                       static_cast<int64_t>(heads.extent(1)) == h.heads * dim,
-                   "attention of qkv [{}, {}] into heads [{}, {}]", qkv.extent(0), qkv.extent(1),
-                   heads.extent(0), heads.extent(1));
-  const int64_t group = h.heads / h.kv_heads, length = shape.length, panel = length * dim;
-  Acc<T>* tiles = scratch;
+  const int64_t group = h.heads / h.kv_heads, length = shape.length, dim = h.head_dim;
+  const int64_t panel = length * dim;
+  WeightDropout<Acc<T>> mask(dropout, shape);
   Acc<T>* copies = scratch + 2 * kQueryTile * kKeyTile + kQueryTile * dim;
   for (int64_t b = 0; b < shape.sequences; ++b) {
-    const T* base = qkv.data() + b * length * width;
+    const int64_t t = b * length;
     for (int64_t kv = 0; kv < h.kv_heads; ++kv) {
-      const auto k = open_panel(base + (h.heads + kv) * dim, width, length, dim, copies);
-      const auto v =
-          open_panel(base + (h.heads + h.kv_heads + kv) * dim, width, length, dim, copies + panel);
-      for (int64_t head = kv * group; head < (kv + 1) * group; ++head) {
-        const auto q = open_panel(base + head * dim, width, length, dim, copies + 2 * panel);
-        forward_head<T>(heads.data() + b * length * h.heads * dim + head * dim, h.heads * dim,
-                        log_sum.data() + b * length * h.heads + head, h.heads, q, k, v,
-                        document_start + b * length, shape, tiles);
+      Head<T> head;
+      head.start = document_start + t;
+      head.k = open_panel(at(in.k, t, kv * dim), in.k.stride, length, dim, copies);
+      head.v = open_panel(at(in.v, t, kv * dim), in.v.stride, length, dim, copies + panel);
+      head.out_stride = heads.stride;
+      head.log_sum_stride = log_sum.stride;
+      for (int64_t i = kv * group; i < (kv + 1) * group; ++i) {
+        head.q = open_panel(at(in.q, t, i * dim), in.q.stride, length, dim, copies + 2 * panel);
+        head.out = at(heads, t, i * dim);
+        head.log_sum = at(log_sum, t, i);
+        mask.select(b, i);
+        forward_head<T>(head, shape, mask, scratch);
       }
     }
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                              \
-  template void attention_forward<T>(const Mat<T>&, const Mat<Acc<T>>&, const Mat<const T>&, \
-                                     const int32_t*, const AttentionShape&, Acc<T>*);
+#define ESPALIER_INSTANTIATE(T)                                                     \
+  template void attention_forward<T>(const HeadRows<T>&, const HeadRows<Acc<T>>&,   \
+                                     const QueryKeyValue<const T>&, const int32_t*, \
+                                     const AttentionShape&, const AttentionDropout&, Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 
 }  // namespace espalier

@@ -19,7 +19,11 @@ template <class Real>
 struct HeadPanels {
   Panel<Real> q, k, v, d_out;
   Real *dq, *dk, *dv;  // added to
-  int64_t dq_stride, dkv_stride;
+  int64_t dq_stride, dk_stride, dv_stride;
+  const Real* dots;     // D = d_o . o of every query
+  const Real* log_sum;  // of every query
+  int64_t log_sum_stride;
+  const int32_t* start;  // document_start of the sequence
 };
 
 // scores -> weights p and, in place of d_weights, ds = scale p (dp - D).
@@ -39,29 +43,38 @@ void weights_and_gradient(Real* p, Real* dp, int64_t keys, KeyRange range, Real 
 }
 
 template <class Real>
-void backward_head(const HeadPanels<Real>& head, const Real* dots, const Real* log_sum,
-                   int64_t log_sum_stride, const int32_t* start, const AttentionShape& shape,
-                   Real* scores, Real* d_scores) {
+void backward_head(const HeadPanels<Real>& head, const AttentionShape& shape,
+                   const WeightDropout<Real>& dropout, Real* scores, Real* d_scores) {
   const int64_t dim = shape.head.head_dim, length = shape.length;
   const Real scale = static_cast<Real>(shape.scale);
+  Real factors[kKeyTile];
   for (int64_t first = 0; first < length; first += kQueryTile) {
     const int64_t last = std::min(first + kQueryTile, length), rows = last - first;
-    for_each_key_tile(start, first, last, [&](int64_t key_first, int64_t key_last) {
+    for_each_key_tile(head.start, first, last, [&](int64_t key_first, int64_t key_last) {
       const int64_t keys = key_last - key_first;
       gemm<Real, Real>(Op::none, Op::transpose, rows, keys, dim, 1, head.q.row(first),
                        head.q.stride, head.k.row(key_first), head.k.stride, 0, scores, keys);
       gemm<Real, Real>(Op::none, Op::transpose, rows, keys, dim, 1, head.d_out.row(first),
                        head.d_out.stride, head.v.row(key_first), head.v.stride, 0, d_scores, keys);
-      for (int64_t i = 0; i < rows; ++i)
-        weights_and_gradient(scores + i * keys, d_scores + i * keys, keys,
-                             visible(start, first + i, key_first, key_last), scale,
-                             log_sum[(first + i) * log_sum_stride], dots[first + i]);
+      for (int64_t i = 0; i < rows; ++i) {
+        Real* p = scores + i * keys;
+        Real* dp = d_scores + i * keys;
+        const int64_t t = first + i;
+        const KeyRange range = visible(head.start, t, key_first, key_last);
+        if (dropout.active()) {
+          dropout.fill(factors, t, key_first, range);
+          multiply(dp, factors, range);
+        }
+        weights_and_gradient(p, dp, keys, range, scale, head.log_sum[t * head.log_sum_stride],
+                             head.dots[t]);
+        if (dropout.active()) multiply(p, factors, range);  // as the values were weighted
+      }
       gemm<Real, Real>(Op::transpose, Op::none, keys, dim, rows, 1, scores, keys,
                        head.d_out.row(first), head.d_out.stride, 1,
-                       head.dv + key_first * head.dkv_stride, head.dkv_stride);
+                       head.dv + key_first * head.dv_stride, head.dv_stride);
       gemm<Real, Real>(Op::transpose, Op::none, keys, dim, rows, 1, d_scores, keys,
-                       head.q.row(first), head.q.stride, 1, head.dk + key_first * head.dkv_stride,
-                       head.dkv_stride);
+                       head.q.row(first), head.q.stride, 1, head.dk + key_first * head.dk_stride,
+                       head.dk_stride);
       gemm<Real, Real>(Op::none, Op::none, rows, dim, keys, 1, d_scores, keys,
                        head.k.row(key_first), head.k.stride, 1, head.dq + first * head.dq_stride,
                        head.dq_stride);
@@ -69,7 +82,8 @@ void backward_head(const HeadPanels<Real>& head, const Real* dots, const Real* l
   }
 }
 
-/// Where gradients are summed: in d_qkv itself when T is the sum type, else in a zeroed panel.
+/// Where gradients are summed: in the gradient itself when T is the sum type, else in a zeroed
+/// panel.
 template <class T>
 Acc<T>* open_gradient(T* x, int64_t stride, int64_t rows, int64_t columns, Acc<T>* panel,
                       int64_t& panel_stride) {
@@ -89,62 +103,79 @@ void close_gradient(T* x, int64_t stride, int64_t rows, int64_t columns, const A
   if constexpr (!std::is_same_v<T, Acc<T>>) store_panel(x, stride, rows, columns, panel);
 }
 
+// D = d_o . o of every token. It holds with dropout too, o being what came out.
+template <class T>
+void dot_rows(Acc<T>* dots, const T* o, int64_t o_stride, const T* g, int64_t g_stride,
+              int64_t length, int64_t dim) {
+  using Real = Acc<T>;
+  for (int64_t t = 0; t < length; ++t, o += o_stride, g += g_stride)
+    dots[t] =
+        HostRow(t).template sum<Real>(dim, [=](int64_t d) { return Real(o[d]) * Real(g[d]); });
+}
+
 }  // namespace
 
 template <class T>
-void attention_backward(const Mat<T>& d_qkv, const Mat<const T>& d_heads, const Mat<const T>& heads,
-                        const Mat<const Acc<T>>& log_sum, const Mat<const T>& qkv,
-                        const int32_t* document_start, const AttentionShape& shape,
+void attention_backward(const QueryKeyValue<T>& d_in, const HeadRows<const T>& d_heads,
+                        const HeadRows<const T>& heads, const HeadRows<const Acc<T>>& log_sum,
+                        const QueryKeyValue<const T>& in, const int32_t* document_start,
+                        const AttentionShape& shape, const AttentionDropout& dropout,
                         Acc<T>* scratch) {
   using Real = Acc<T>;
+  require_shapes(in, heads, log_sum, shape);
+  require_shapes(d_in, d_heads, log_sum, shape);
   const HeadShape& h = shape.head;
-  const int64_t width = h.row(), dim = h.head_dim, length = shape.length, panel = length * dim;
-  const int64_t out_width = h.heads * dim, group = h.heads / h.kv_heads;
-  ESPALIER_REQUIRE(d_qkv.extent(1) == qkv.extent(1) &&
-                       static_cast<int64_t>(qkv.extent(1)) == width &&
-                       d_heads.extent(1) == heads.extent(1),
-                   "attention gradient of qkv [{}, {}]", qkv.extent(0), qkv.extent(1));
+  const int64_t dim = h.head_dim, length = shape.length, panel = length * dim;
+  const int64_t group = h.heads / h.kv_heads;
+  WeightDropout<Real> mask(dropout, shape);
   Real* scores = scratch;
   Real* d_scores = scores + kQueryTile * kKeyTile;
   Real* copies = scratch + 2 * kQueryTile * kKeyTile + kQueryTile * dim;
   Real* dots = copies + 7 * panel;
+  const auto open = [&](const HeadRows<const T>& x, int64_t t, int64_t head, int64_t which) {
+    return open_panel(at(x, t, head * dim), x.stride, length, dim, copies + which * panel);
+  };
+  const auto open_sum = [&](const HeadRows<T>& dx, int64_t t, int64_t head, int64_t which,
+                            int64_t& stride) {
+    return open_gradient(at(dx, t, head * dim), dx.stride, length, dim, copies + which * panel,
+                         stride);
+  };
+  const auto close = [&](const HeadRows<T>& dx, int64_t t, int64_t head, const Real* sum) {
+    close_gradient(at(dx, t, head * dim), dx.stride, length, dim, sum);
+  };
   for (int64_t b = 0; b < shape.sequences; ++b) {
-    const T* base = qkv.data() + b * length * width;
-    T* d_base = d_qkv.data() + b * length * width;
+    const int64_t t = b * length;
     for (int64_t kv = 0; kv < h.kv_heads; ++kv) {
-      const int64_t k_at = (h.heads + kv) * dim, v_at = (h.heads + h.kv_heads + kv) * dim;
       HeadPanels<Real> p;
-      p.k = open_panel(base + k_at, width, length, dim, copies);
-      p.v = open_panel(base + v_at, width, length, dim, copies + panel);
-      p.dk = open_gradient(d_base + k_at, width, length, dim, copies + 4 * panel, p.dkv_stride);
-      p.dv = open_gradient(d_base + v_at, width, length, dim, copies + 5 * panel, p.dkv_stride);
+      p.start = document_start + t;
+      p.dots = dots;
+      p.log_sum_stride = log_sum.stride;
+      p.k = open(in.k, t, kv, 0);
+      p.v = open(in.v, t, kv, 1);
+      p.dk = open_sum(d_in.k, t, kv, 4, p.dk_stride);
+      p.dv = open_sum(d_in.v, t, kv, 5, p.dv_stride);
       for (int64_t head = kv * group; head < (kv + 1) * group; ++head) {
-        const T* out = heads.data() + b * length * out_width + head * dim;
-        const T* d_out = d_heads.data() + b * length * out_width + head * dim;
-        p.q = open_panel(base + head * dim, width, length, dim, copies + 2 * panel);
-        p.d_out = open_panel(d_out, out_width, length, dim, copies + 3 * panel);
-        p.dq =
-            open_gradient(d_base + head * dim, width, length, dim, copies + 6 * panel, p.dq_stride);
-        for (int64_t t = 0; t < length; ++t) {
-          const T* o = out + t * out_width;
-          const T* g = d_out + t * out_width;
-          dots[t] = HostRow(t).template sum<Real>(
-              dim, [=](int64_t d) { return Real(o[d]) * Real(g[d]); });
-        }
-        backward_head<Real>(p, dots, log_sum.data() + b * length * h.heads + head, h.heads,
-                            document_start + b * length, shape, scores, d_scores);
-        close_gradient(d_base + head * dim, width, length, dim, p.dq);
+        p.q = open(in.q, t, head, 2);
+        p.d_out = open(d_heads, t, head, 3);
+        p.dq = open_sum(d_in.q, t, head, 6, p.dq_stride);
+        p.log_sum = at(log_sum, t, head);
+        dot_rows<T>(dots, at(heads, t, head * dim), heads.stride, at(d_heads, t, head * dim),
+                    d_heads.stride, length, dim);
+        mask.select(b, head);
+        backward_head<Real>(p, shape, mask, scores, d_scores);
+        close(d_in.q, t, head, p.dq);
       }
-      close_gradient(d_base + k_at, width, length, dim, p.dk);
-      close_gradient(d_base + v_at, width, length, dim, p.dv);
+      close(d_in.k, t, kv, p.dk);
+      close(d_in.v, t, kv, p.dv);
     }
   }
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                \
-  template void attention_backward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, \
-                                      const Mat<const Acc<T>>&, const Mat<const T>&,           \
-                                      const int32_t*, const AttentionShape&, Acc<T>*);
+  template void attention_backward<T>(const QueryKeyValue<T>&, const HeadRows<const T>&,       \
+                                      const HeadRows<const T>&, const HeadRows<const Acc<T>>&, \
+                                      const QueryKeyValue<const T>&, const int32_t*,           \
+                                      const AttentionShape&, const AttentionDropout&, Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 
 }  // namespace espalier

@@ -2,31 +2,11 @@
 #include "layers/cross_entropy.hpp"
 
 #include <cmath>
-#include <limits>
 
+#include "layers/exponentials.hpp"
 #include "layers/instantiate.hpp"
-#include "tensor/math.hpp"
-#include "tensor/rows.hpp"
 
 namespace espalier {
-namespace {
-
-// exp of every logit less the greatest, and their sum; kept in place of the logits where T is the
-// sum type, so that the gradient need not compute them again.
-template <class T>
-KOKKOS_INLINE_FUNCTION Acc<T> exponentials(const Row& row, T* z, int64_t n, Acc<T> scale,
-                                           Acc<T> greatest) {
-  using Real = Acc<T>;
-  if constexpr (std::is_same_v<T, Real>) {
-    row.each(n, [=](int64_t v) { z[v] = exp_value(z[v] * scale - greatest); });
-    return row.template sum<Real>(n, [=](int64_t v) { return z[v]; });
-  } else {
-    return row.template sum<Real>(
-        n, [=](int64_t v) { return exp_value(Real(z[v]) * scale - greatest); });
-  }
-}
-
-}  // namespace
 
 template <class T>
 void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses, double logit_scale,
@@ -48,18 +28,11 @@ void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses,
           return;
         }
         const Real chosen = Real(z[target]) * scale;
-        const Real greatest = row.template max<Real>(n, std::numeric_limits<Real>::lowest(),
-                                                     [=](int64_t v) { return Real(z[v]); }) *
-                              scale;
+        const Real greatest = greatest_logit<T>(row, z, n) * scale;
         const Real sum = exponentials<T>(row, z, n, scale, greatest);
         losses[t] = greatest + std::log(sum) - chosen;
         if (!wants_gradient) return;
-        const Real inverse = slope / sum;
-        if constexpr (std::is_same_v<T, Real>)
-          row.each(n, [=](int64_t v) { z[v] *= inverse; });
-        else
-          row.each(
-              n, [=](int64_t v) { z[v] = T(exp_value(Real(z[v]) * scale - greatest) * inverse); });
+        scale_exponentials<T>(row, z, n, scale, greatest, greatest, slope / sum);
         // For 16-bit types p - 1 must not be formed from the rounded p where it is near 1.
         const Real p = exp_value(chosen - greatest) / sum;
         z[target] = T((p - Real(1)) * slope);

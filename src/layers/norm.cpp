@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "layers/instantiate.hpp"
+#include "layers/residual_row.hpp"
 #include "tensor/rows.hpp"
 
 namespace espalier {
@@ -53,33 +54,23 @@ void norm_forward(NormKind kind, const RowSet<T>& y, Acc<T>* statistics, const R
 template <class T>
 void residual_norm_forward(NormKind kind, const Mat<T>& y, Acc<T>* statistics, const Mat<T>& x,
                            const Mat<const T>& stream, const Mat<const T>& delta,
-                           const Vec<const T>& delta_bias, const NormParameters<T>& p, double eps) {
+                           const Vec<const T>& delta_bias, const NormParameters<T>& p, double eps,
+                           const DropoutMask& mask, const int64_t* token_index) {
   const int64_t n = x.extent(1);
-  ESPALIER_REQUIRE(x.extent(0) == delta.extent(0) && x.extent(0) == stream.extent(0) &&
-                       x.extent(1) == delta.extent(1) && x.extent(1) == stream.extent(1) &&
-                       x.extent(1) == p.weight.extent(0),
-                   "residual_norm_forward of x [{}, {}], delta [{}, {}]", x.extent(0), n,
-                   delta.extent(0), delta.extent(1));
-  const T* from = stream.data();
-  const T* change = delta.data();
-  const T* bias = delta_bias.data();
-  T* to = x.data();
+  ESPALIER_REQUIRE(x.extent(1) == p.weight.extent(0),
+                   "residual_norm_forward of x [{}, {}], weight [{}]", x.extent(0), n,
+                   p.weight.extent(0));
+  const residual_detail::Addition<T> add(x, stream, delta, delta_bias, mask, token_index);
+  const T* sum = x.data();
   T* out = y.data();
   const T* w = p.weight.data();
   const T* b = p.bias.data();
   const Acc<T> epsilon = static_cast<Acc<T>>(eps);
-  using Real = Acc<T>;
   for_each_row(
       "norm.residual_forward", x.extent(0), KOKKOS_LAMBDA(const Row& row) {
         const int64_t i = row.index(), at = i * n;
-        T* target = to + at;
-        const T* a = from + at;
-        const T* d = change + at;
-        if (bias != nullptr)
-          row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + (Real(d[j]) + Real(bias[j]))); });
-        else
-          row.each(n, [=](int64_t j) { target[j] = T(Real(a[j]) + Real(d[j])); });
-        normalise_row<T>(row, kind, out + at, statistics + 2 * i, target, w, b, n, epsilon);
+        add.row(row);
+        normalise_row<T>(row, kind, out + at, statistics + 2 * i, sum + at, w, b, n, epsilon);
       });
 }
 
@@ -138,15 +129,15 @@ void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate, co
       });
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                  \
-  template void norm_forward<T>(NormKind, const RowSet<T>&, Acc<T>*, const RowSet<const T>&,     \
-                                const NormParameters<T>&, double);                               \
-  template void residual_norm_forward<T>(NormKind, const Mat<T>&, Acc<T>*, const Mat<T>&,        \
-                                         const Mat<const T>&, const Mat<const T>&,               \
-                                         const Vec<const T>&, const NormParameters<T>&, double); \
-  template void norm_backward<T>(NormKind, const RowSet<T>&, Accumulate, const Vec<Acc<T>>&,     \
-                                 const Vec<Acc<T>>&, const RowSet<const T>&,                     \
-                                 const RowSet<const T>&, const Acc<T>*, const Vec<const T>&,     \
+#define ESPALIER_INSTANTIATE(T)                                                                   \
+  template void norm_forward<T>(NormKind, const RowSet<T>&, Acc<T>*, const RowSet<const T>&,      \
+                                const NormParameters<T>&, double);                                \
+  template void residual_norm_forward<T>(                                                         \
+      NormKind, const Mat<T>&, Acc<T>*, const Mat<T>&, const Mat<const T>&, const Mat<const T>&,  \
+      const Vec<const T>&, const NormParameters<T>&, double, const DropoutMask&, const int64_t*); \
+  template void norm_backward<T>(NormKind, const RowSet<T>&, Accumulate, const Vec<Acc<T>>&,      \
+                                 const Vec<Acc<T>>&, const RowSet<const T>&,                      \
+                                 const RowSet<const T>&, const Acc<T>*, const Vec<const T>&,      \
                                  Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

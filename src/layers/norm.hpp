@@ -5,6 +5,7 @@
 
 #include "blueprint/activation_plan.hpp"
 #include "deck/config.hpp"
+#include "layers/dropout.hpp"
 #include "tensor/types.hpp"
 #include "tensor/views.hpp"
 
@@ -45,12 +46,14 @@ template <class T>
 void norm_forward(NormKind kind, const RowSet<T>& y, Acc<T>* statistics, const RowSet<const T>& x,
                   const NormParameters<T>& p, double eps);
 
-/// x = stream + delta + delta_bias, then y = norm(x): the residual addition and the norm that
-/// reads it in one pass. `delta_bias.data()` may be null. Shapes as above, all [tokens, hidden].
+/// x = stream + dropout(delta + delta_bias), then y = norm(x): the residual addition and the norm
+/// that reads it in one pass. `delta_bias.data()` may be null. Shapes as above, all [tokens,
+/// hidden]; token_index [tokens], global token indices, may be null where there is no dropout.
 template <class T>
 void residual_norm_forward(NormKind kind, const Mat<T>& y, Acc<T>* statistics, const Mat<T>& x,
                            const Mat<const T>& stream, const Mat<const T>& delta,
-                           const Vec<const T>& delta_bias, const NormParameters<T>& p, double eps);
+                           const Vec<const T>& delta_bias, const NormParameters<T>& p, double eps,
+                           const DropoutMask& mask = {}, const int64_t* token_index = nullptr);
 
 /// Gradients of norm_forward. dx is added to or overwritten as `accumulate` says; dw and db
 /// (db.data() null where there is no bias) are added to.

@@ -43,23 +43,22 @@ Buffer<Real> make_rope_table(const ModelConfig& model, int64_t positions) {
 }
 
 template <class T>
-void rope(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape& shape,
-          const Buffer<Acc<T>>& table, const int32_t* positions) {
+void rope(RopeStyle style, Rotation rotation, const HeadRows<T>& rows, int64_t heads,
+          int64_t head_dim, int64_t tokens, const Buffer<Acc<T>>& table, const int32_t* positions) {
   using Real = Acc<T>;
-  ESPALIER_REQUIRE(static_cast<int64_t>(qkv.extent(1)) == shape.row(), "rope of qkv [{}, {}]",
-                   qkv.extent(0), qkv.extent(1));
-  const int64_t width = shape.row(), dim = shape.head_dim, half = dim / 2;
-  const int64_t rotated = shape.heads + shape.kv_heads;
+  ESPALIER_REQUIRE(rows.stride >= heads * head_dim, "rope of {} heads of {} in rows of {}", heads,
+                   head_dim, rows.stride);
+  const int64_t width = rows.stride, dim = head_dim, half = dim / 2;
   const int64_t step = style == RopeStyle::half ? 1 : 2;
   const int64_t partner = style == RopeStyle::half ? half : 1;
   const Real sign = rotation == Rotation::forward ? Real(1) : Real(-1);
-  T* values = qkv.data();
+  T* values = rows.data;
   const Real* angles = table.data();
   for_each_row(
-      "rope", qkv.extent(0), KOKKOS_LAMBDA(const Row& row) {
+      "rope", tokens, KOKKOS_LAMBDA(const Row& row) {
         const Real* cosine = angles + int64_t{positions[row.index()]} * dim;
         const Real* sine = cosine + half;
-        for (int64_t h = 0; h < rotated; ++h) {
+        for (int64_t h = 0; h < heads; ++h) {
           T* x = values + row.index() * width + h * dim;
           row.each(half, [=](int64_t i) {
             T* a = x + i * step;
@@ -74,8 +73,8 @@ void rope(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape
 
 template Buffer<float> make_rope_table<float>(const ModelConfig&, int64_t);
 template Buffer<double> make_rope_table<double>(const ModelConfig&, int64_t);
-#define ESPALIER_INSTANTIATE(T)                                               \
-  template void rope<T>(RopeStyle, Rotation, const Mat<T>&, const HeadShape&, \
+#define ESPALIER_INSTANTIATE(T)                                                             \
+  template void rope<T>(RopeStyle, Rotation, const HeadRows<T>&, int64_t, int64_t, int64_t, \
                         const Buffer<Acc<T>>&, const int32_t*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding of queries and keys, in place in the qkv matrix.
+// Rotary position embedding of queries or keys, in place.
 #pragma once
 
 #include "deck/config.hpp"
+#include "layers/head_rows.hpp"
 #include "tensor/types.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
-
-/// Where queries, keys and values stand in a row of qkv: all query heads, then all key heads, then
-/// all value heads.
-struct HeadShape {
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  KOKKOS_INLINE_FUNCTION int64_t row() const { return (heads + 2 * kv_heads) * head_dim; }
-};
 
 /// cos and sin of every (position, pair): table [positions, head_dim], cos in the first half of a
 /// row, sin in the second. Computed in double.
@@ -28,11 +22,12 @@ Buffer<Real> make_rope_table(const ModelConfig& model, int64_t positions);
 
 enum class Rotation { forward, inverse };  // inverse = the transpose, for gradients
 
-/// Rotates the query and key heads of qkv [tokens, heads.row()] in place by each token's position.
-/// Pairs (i, i + head_dim / 2) in style half, (2i, 2i + 1) in style interleaved.
+/// Rotates the first `heads` heads of `tokens` rows in place by each token's position: called once
+/// for the queries and once for the keys. Pairs (i, i + head_dim / 2) in style half, (2i, 2i + 1)
+/// in style interleaved.
 /// Source  Su et al. 2021, arXiv:2104.09864
 template <class T>
-void rope(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const HeadShape& shape,
-          const Buffer<Acc<T>>& table, const int32_t* positions);
+void rope(RopeStyle style, Rotation rotation, const HeadRows<T>& rows, int64_t heads,
+          int64_t head_dim, int64_t tokens, const Buffer<Acc<T>>& table, const int32_t* positions);
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 // The fused AdamW kernel.
 #include "optim/adamw.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -21,18 +22,21 @@ struct Factors {
   Real keep;  // 1 - learning_rate * weight_decay, for tensors that decay
 };
 
+// Everything in double, rounded once. `update`: its number, from 1, the exponent of the bias
+// corrections.
 template <class Real>
-Factors<Real> factors(const AdamWStep& s) {
-  const auto t = static_cast<double>(s.update);
-  return {Real(s.gradient_scale),
-          Real(s.beta1),
-          Real(1.0 - s.beta1),
-          Real(s.beta2),
-          Real(1.0 - s.beta2),
-          Real(s.learning_rate / (1.0 - std::pow(s.beta1, t))),
-          Real(1.0 / std::sqrt(1.0 - std::pow(s.beta2, t))),
-          Real(s.eps),
-          Real(1.0 - s.learning_rate * s.weight_decay)};
+Factors<Real> factors(const OptimizerConfig& c, int64_t update, double learning_rate,
+                      double gradient_scale) {
+  const auto t = static_cast<double>(update);
+  return {Real(gradient_scale),
+          Real(c.beta1),
+          Real(1.0 - c.beta1),
+          Real(c.beta2),
+          Real(1.0 - c.beta2),
+          Real(learning_rate / (1.0 - std::pow(c.beta1, t))),
+          Real(1.0 / std::sqrt(1.0 - std::pow(c.beta2, t))),
+          Real(c.eps),
+          Real(1.0 - learning_rate * c.weight_decay)};
 }
 
 ESPALIER_FUNCTION float root(float x) {
@@ -49,6 +53,15 @@ struct Pointers {
   Acc<T>* first;
   Acc<T>* second;
   T* compute;
+
+  // Where a chunk begins in each buffer.
+  ESPALIER_FUNCTION Pointers at(const AdamWChunk& c, const AdamWIndexing& x) const {
+    return {master + place(c, x.master), gradient + place(c, x.gradient), first + c.compact,
+            second + c.compact, compute == nullptr ? nullptr : compute + place(c, x.compute)};
+  }
+  ESPALIER_FUNCTION static int64_t place(const AdamWChunk& c, Indexing indexing) {
+    return indexing == Indexing::flat ? c.flat : c.compact;
+  }
 };
 
 enum class Copy { written, absent };
@@ -100,45 +113,53 @@ void update_rest(const Pointers<T>& p, const Factors<Acc<T>>& f, Acc<T> keep, in
 }
 
 template <class T, Copy kCopy>
-void update_all(const Buffer<OptimizerChunk>& chunks, const Factors<Acc<T>>& f,
-                const Pointers<T>& p) {
+void update_all(const Buffer<AdamWChunk>& chunks, const AdamWIndexing& indexing,
+                const Factors<Acc<T>>& f, const Pointers<T>& p) {
   for_each_row(
       "adamw", static_cast<int64_t>(chunks.extent(0)), KOKKOS_LAMBDA(const Row& row) {
-        const OptimizerChunk c = chunks(row.index());
+        const AdamWChunk c = chunks(row.index());
         const Acc<T> keep = c.decays ? f.keep : Acc<T>(1);
-        const Pointers<T> at = p;  // nvcc: nothing may be captured first inside if constexpr
+        const Pointers<T> at = p.at(c, indexing);
         if constexpr (kOnHost) {
           const int64_t blocks = c.size / kBlock, rest = c.size % kBlock;
-          update_blocks<T, kCopy>(at, f, keep, c.offset, blocks);
-          if (rest > 0) update_rest<T, kCopy>(at, f, keep, c.offset + blocks * kBlock, rest);
+          update_blocks<T, kCopy>(at, f, keep, 0, blocks);
+          if (rest > 0) update_rest<T, kCopy>(at, f, keep, blocks * kBlock, rest);
         } else {
-          row.each(c.size,
-                   [&](const int64_t j) { update_element<T, kCopy>(at, f, keep, c.offset + j); });
+          row.each(c.size, [&](const int64_t j) { update_element<T, kCopy>(at, f, keep, j); });
         }
       });
+}
+
+std::vector<AdamWChunk> cut_in_chunks(const std::vector<OptimizerSegment>& segments,
+                                      const std::vector<OwnedRange>& owned) {
+  std::vector<AdamWChunk> chunks;
+  for (const SegmentPart& part : owned_parts(segments, owned)) {
+    const OptimizerSegment& s = segments[static_cast<size_t>(part.segment)];
+    for (int64_t first = 0; first < part.size; first += kChunkElements)
+      chunks.push_back({part.flat + first, part.compact + first,
+                        std::min(kChunkElements, part.size - first),
+                        s.decay == WeightDecay::apply});
+  }
+  return chunks;
+}
+
+// Elements of the compact buffers, the last range's padding left out.
+size_t compact_end(const std::vector<OwnedRange>& owned) {
+  int64_t end = 0;
+  for (const OwnedRange& range : owned) end = std::max(end, range.compact + range.size);
+  return static_cast<size_t>(end);
 }
 
 }  // namespace
 
 template <class T>
-void adamw_update(const Buffer<OptimizerChunk>& chunks, const AdamWStep& step, Acc<T>* master,
-                  const Acc<T>* gradient, Acc<T>* first_moment, Acc<T>* second_moment, T* compute) {
-  ESPALIER_REQUIRE(step.update >= 1, "AdamW update number {}", step.update);
-  const Factors<Acc<T>> f = factors<Acc<T>>(step);
-  const Pointers<T> p{master, gradient, first_moment, second_moment, compute};
-  if (compute != nullptr)
-    update_all<T, Copy::written>(chunks, f, p);
-  else
-    update_all<T, Copy::absent>(chunks, f, p);
-}
-
-template <class T>
-AdamW<T>::AdamW(int64_t flat_size, const std::vector<OptimizerSegment>& segments,
-                const OptimizerConfig& config)
+AdamW<T>::AdamW(const std::vector<OptimizerSegment>& segments, const std::vector<OwnedRange>& owned,
+                const AdamWIndexing& indexing, const OptimizerConfig& config)
     : config_(config),
-      chunks_(chunk_buffer(cut_in_chunks(segments, flat_size))),
-      first_moment_("first_moment", static_cast<size_t>(flat_size)),
-      second_moment_("second_moment", static_cast<size_t>(flat_size)) {}
+      indexing_(indexing),
+      chunks_(device_copy("adamw_chunks", cut_in_chunks(segments, owned))),
+      first_moment_("first_moment", compact_end(owned)),
+      second_moment_("second_moment", compact_end(owned)) {}
 
 template <class T>
 void AdamW<T>::update(Acc<T>* master, const Acc<T>* gradient, T* compute, double learning_rate,
@@ -147,24 +168,17 @@ void AdamW<T>::update(Acc<T>* master, const Acc<T>* gradient, T* compute, double
                    "AdamW in {}: the compute copy is {}", element_name(ElementTraits<T>::kType),
                    compute == nullptr ? "missing" : "the master itself");
   ++state_.updates;
-  AdamWStep step;
-  step.learning_rate = learning_rate;
-  step.gradient_scale = gradient_scale;
-  step.beta1 = config_.beta1;
-  step.beta2 = config_.beta2;
-  step.eps = config_.eps;
-  step.weight_decay = config_.weight_decay;
-  step.update = state_.updates;
-  adamw_update<T>(chunks_, step, master, gradient, first_moment(), second_moment(), compute);
+  const auto f = factors<Acc<T>>(config_, state_.updates, learning_rate, gradient_scale);
+  const Pointers<T> p{master, gradient, first_moment(), second_moment(), compute};
+  if (compute != nullptr)
+    update_all<T, Copy::written>(chunks_, indexing_, f, p);
+  else
+    update_all<T, Copy::absent>(chunks_, indexing_, f, p);
 }
 
-#define ESPALIER_ADAMW(T)                                                                 \
-  template void adamw_update<T>(const Buffer<OptimizerChunk>&, const AdamWStep&, Acc<T>*, \
-                                const Acc<T>*, Acc<T>*, Acc<T>*, T*);                     \
-  template class AdamW<T>;
-ESPALIER_ADAMW(float)
-ESPALIER_ADAMW(double)
-ESPALIER_ADAMW(bf16)
-ESPALIER_ADAMW(fp16)
+template class AdamW<float>;
+template class AdamW<double>;
+template class AdamW<bf16>;
+template class AdamW<fp16>;
 
 }  // namespace espalier

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of squares in a fixed order.
+// Sums of squares by cell, added exactly.
 #include "optim/gradient_norm.hpp"
 
 #include <algorithm>
@@ -10,34 +10,54 @@
 
 namespace espalier {
 
-GradientNorm::GradientNorm(int64_t flat_size, const std::vector<OptimizerSegment>& segments)
-    : chunks_(cut_in_chunks(segments, flat_size)),
-      device_chunks_(chunk_buffer(chunks_)),
-      partial_("square_sums", chunks_.size()),
-      segments_(segments.size()) {}
+GradientNorm::GradientNorm(const std::vector<OptimizerSegment>& segments,
+                           const std::vector<OwnedRange>& owned, Indexing gradients) {
+  std::vector<NormChunk> chunks;
+  int64_t cells = 0;
+  for (const SegmentPart& part : owned_parts(segments, owned)) {
+    const OptimizerSegment& s = segments[static_cast<size_t>(part.segment)];
+    if (!s.counts) continue;
+    ESPALIER_REQUIRE(s.cell > 0, "cells of {} elements in segment [{}, {})", s.cell, s.offset,
+                     s.offset + s.size);
+    const int64_t cells_a_row = (s.row + s.cell - 1) / s.cell;
+    const int64_t rows = part.size / s.row, most = std::max<int64_t>(kChunkElements / s.row, 1);
+    for (int64_t row = 0; row < rows; row += most) {
+      const int64_t n = std::min(most, rows - row);
+      chunks.push_back({part.at(gradients) + row * s.row, n, s.row, s.cell, cells});
+      cells += n * cells_a_row;
+    }
+    cells_.push_back({rows * cells_a_row, s.parameter});
+  }
+  chunks_ = device_copy("norm_chunks", chunks);
+  partial_ = Buffer<double>("square_sums", static_cast<size_t>(cells));
+}
 
 template <class Real>
 SquareSums GradientNorm::square_sums(const Real* gradient) const {
-  const Buffer<OptimizerChunk> chunks = device_chunks_;
+  const Buffer<NormChunk> chunks = chunks_;
   const Buffer<double> partial = partial_;
   for_each_row(
-      "gradient_norm", static_cast<int64_t>(chunks_.size()), KOKKOS_LAMBDA(const Row& row) {
-        const OptimizerChunk c = chunks(row.index());
-        const Real* x = gradient + c.offset;
-        partial(row.index()) = row.sum<double>(c.size, [=](const int64_t j) {
-          const auto g = static_cast<double>(x[j]);
-          return g * g;
-        });
+      "gradient_norm", static_cast<int64_t>(chunks_.extent(0)), KOKKOS_LAMBDA(const Row& row) {
+        const NormChunk c = chunks(row.index());
+        int64_t cell = c.first_cell;
+        for (int64_t r = 0; r < c.rows; ++r)
+          for (int64_t first = 0; first < c.row; first += c.cell, ++cell) {
+            const Real* x = gradient + c.offset + r * c.row + first;
+            const int64_t rest = c.row - first;
+            partial(cell) = row.sum<double>(c.cell < rest ? c.cell : rest, [=](const int64_t j) {
+              const auto g = static_cast<double>(x[j]);
+              return g * g;
+            });
+          }
       });
   const auto sums = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), partial);
   SquareSums result;
-  result.by_segment.assign(segments_, 0.0);
-  for (size_t i = 0; i < chunks_.size(); ++i)
-    result.by_segment[static_cast<size_t>(chunks_[i].segment)] += sums(i);
-  for (size_t s = 0; s < segments_; ++s) {
-    result.total += result.by_segment[s];
-    if (result.first_not_finite < 0 && !std::isfinite(result.by_segment[s]))
-      result.first_not_finite = static_cast<int64_t>(s);
+  const double* sum = sums.data();
+  for (const Cells& cells : cells_) {
+    for (int64_t i = 0; i < cells.count; ++i) result.sum.add(sum[i]);
+    sum += cells.count;
+    if (result.first_not_finite < 0 && result.sum.not_finite() > 0)
+      result.first_not_finite = cells.parameter;
   }
   return result;
 }

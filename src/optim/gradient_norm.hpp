@@ -1,42 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of the gradient, by tensor and in all, and the factor that clips it.
+// The norm of the gradient, the same bits for every layout, and the factor that clips it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/exact_sum.hpp"
 #include "optim/segment.hpp"
 
 namespace espalier {
 
-/// Sums of squares of one rank's gradients.
+/// Sums of squares of the gradients that one rank owns.
 struct SquareSums {
-  std::vector<double> by_segment;
-  double total = 0.0;  // of by_segment, in order
-  /// The first segment whose sum is not finite (an element is infinite or not a number; in fp64 the
-  /// sum can also overflow); -1 if there is none.
+  ExactSum sum;  // add its words over ranks
+  /// The first parameter of the table with a cell whose sum is not finite (an element is infinite
+  /// or not a number; in fp64 the sum can also overflow); -1 if there is none.
   int64_t first_not_finite = -1;
   bool is_finite() const { return first_not_finite < 0; }
 };
 
-/// Sums of squares by segment, of gradients as they lie in the buffer (not yet scaled).
+/// A run of whole rows with one row length, where its cells' sums go.
+struct NormChunk {
+  int64_t offset;  // in the gradient buffer
+  int64_t rows, row, cell;
+  int64_t first_cell;  // of the sums
+};
+
+/// Sums of squares over what a rank owns, of pieces that count, of gradients as they lie in the
+/// buffer (not yet scaled).
 ///
-/// Precision  sums in double, in kSumLanes lanes within chunks of kChunkElements, then chunk after
-///            chunk: the order depends on the segment's size alone, so the bits depend neither on
-///            where it lies nor on the others
+/// Precision  a cell is added up in double in kSumLanes lanes, so that its bits depend on its own
+///            elements alone; cells are added exactly, so that it does not matter who adds which
 /// Cost       reads the gradients once
 class GradientNorm {
  public:
-  GradientNorm(int64_t flat_size, const std::vector<OptimizerSegment>& segments);
+  /// `gradients`: how the buffer of square_sums is indexed.
+  GradientNorm(const std::vector<OptimizerSegment>& segments, const std::vector<OwnedRange>& owned,
+               Indexing gradients);
 
   template <class Real>
   SquareSums square_sums(const Real* gradient) const;
 
  private:
-  std::vector<OptimizerChunk> chunks_;
-  Buffer<OptimizerChunk> device_chunks_;
-  Buffer<double> partial_;
-  size_t segments_ = 0;
+  struct Cells {
+    int64_t count, parameter;
+  };
+  std::vector<Cells> cells_;  // runs of cells of one parameter, in flat order
+  Buffer<NormChunk> chunks_;
+  Buffer<double> partial_;  // by cell
 };
 
 /// Factor on the gradient so that its norm is at most `clip`: min(1, clip / (norm + 1e-6)), the

@@ -1,82 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buckets, and the lanes in which they travel.
+// Buckets, and the lanes in which they travel: shard level, replica level, and back.
 #include "parallel/gradient_reducer.hpp"
 
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/test_hooks.hpp"
+#include "parallel/ordered_reduction.hpp"
+#include "parallel/slice_exchange.hpp"
+#include "parallel/streams.hpp"
+#include "tensor/types.hpp"
 
 namespace espalier {
-namespace {
 
-struct BucketRange {
-  int64_t offset, size;
-  int64_t first_span, last_span;  // the spans that it holds a part of
+/// The way of one bucket at a time.
+template <class Real>
+class ReducerLane {
+ public:
+  ReducerLane(const Comm& shard, const Comm& replica, const LargestSizes& sizes,
+              const ReducerOptions& options, int lane)
+      : me_(static_cast<size_t>(shard.rank())),
+        stream_(kReducerStream + lane),
+        result_(options.result),
+        exchange_(make_slice_exchange<Real>(shard, options.wire, sizes.whole, sizes.owned)),
+        replicas_(make_ordered_reduction<Real>(replica, options.wire, sizes.owned, stream_)) {}
+
+  void start(Real* data, const Bucket& bucket) {
+    data_ = data;
+    slices_ = slices_of_bucket(bucket);
+    exchange_->start_sum(data, slices_, stream_);
+    phase_ = Phase::sum;
+  }
+
+  bool progress() {
+    if (phase_ == Phase::sum) {
+      if (!exchange_->progress()) return false;
+      const FlatRange own = slices_[me_].front();
+      if (!is_broken_for_test("replica_reduction")) replicas_->start(data_ + own.offset, own.size);
+      phase_ = Phase::replicas;
+    }
+    if (phase_ == Phase::replicas) {
+      if (!replicas_->progress()) return false;
+      phase_ = Phase::idle;
+      if (result_ == ReducerResult::at_owner) return true;
+      exchange_->start_gather(data_, slices_, stream_);
+      phase_ = Phase::gather;
+    }
+    if (phase_ == Phase::gather && exchange_->progress()) phase_ = Phase::idle;
+    return phase_ == Phase::idle;
+  }
+
+  int64_t buffer_bytes() const { return exchange_->buffer_bytes() + replicas_->buffer_bytes(); }
+
+ private:
+  enum class Phase { idle, sum, replicas, gather };
+
+  const size_t me_;
+  const int stream_;
+  const ReducerResult result_;
+  std::unique_ptr<SliceExchange<Real>> exchange_;
+  std::unique_ptr<OrderedReduction<Real>> replicas_;
+  Slices slices_;
+  Real* data_ = nullptr;
+  Phase phase_ = Phase::idle;
 };
 
-// Spans in the order given, neighbours joined and long ones cut.
-std::vector<BucketRange> make_buckets(const std::vector<GradientSpan>& spans, int64_t most) {
-  std::vector<BucketRange> buckets;
-  for (size_t i = 0; i < spans.size(); ++i) {
-    const auto [offset, size] = spans[i];
-    const auto index = static_cast<int64_t>(i);
-    ESPALIER_REQUIRE(offset >= 0 && size >= 0, "gradient span {} is [{}, {})", i, offset,
-                     offset + size);
-    if (size == 0) continue;
-    if (!buckets.empty() && buckets.back().size + size <= most) {
-      BucketRange& last = buckets.back();
-      const bool is_below = offset + size == last.offset;
-      if (is_below || offset == last.offset + last.size) {
-        if (is_below) last.offset = offset;
-        last.size += size;
-        last.last_span = index;
-        continue;
-      }
-    }
-    const int64_t pieces = (size + most - 1) / most;
-    const int64_t piece = (size + pieces - 1) / pieces;
-    for (int64_t first = 0; first < size; first += piece)
-      buckets.push_back({offset + first, std::min(piece, size - first), index, index});
-  }
-  return buckets;
-}
+namespace {
 
-int64_t elements_of(int64_t bucket_bytes, ElementType type) {
-  const int64_t elements = bucket_bytes / element_bytes(type);
-  ESPALIER_REQUIRE(elements > 0, "gradient buckets of {} bytes", bucket_bytes);
-  return elements;
-}
-
-int64_t largest(const std::vector<BucketRange>& buckets) {
-  int64_t most = 0;
-  for (const BucketRange& b : buckets) most = std::max(most, b.size);
-  return most;
+int64_t lane_count(const Partition& partition) {
+  return std::min<int64_t>(kReducerLanes, static_cast<int64_t>(partition.buckets.size()));
 }
 
 }  // namespace
 
 template <class Real>
-GradientReducer<Real>::GradientReducer(const Comm& dp, const std::vector<GradientSpan>& spans,
-                                       const ReducerOptions& options)
-    : time_(options.time), dp_(dp) {
-  constexpr ElementType kType = sizeof(Real) == 8 ? ElementType::fp64 : ElementType::fp32;
-  std::vector<BucketRange> ranges = make_buckets(spans, elements_of(options.bucket_bytes, kType));
-  if (dp.size() == 1) ranges.clear();
-  spans_.assign(spans.size(), Span{});
-  for (const BucketRange& range : ranges) {
-    const auto index = static_cast<int64_t>(buckets_.size());
-    buckets_.push_back({range.offset, range.size, range.last_span - range.first_span + 1, 0});
-    for (int64_t s = range.first_span; s <= range.last_span; ++s) {
-      Span& span = spans_[static_cast<size_t>(s)];
-      if (span.buckets == 0) span.first_bucket = index;
-      ++span.buckets;
-    }
-  }
-  const auto lanes = std::min<int64_t>(kReducerLanes, bucket_count());
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    lanes_.push_back(
-        make_ordered_reduction<Real>(dp, options.wire, largest(ranges), static_cast<int>(lane)));
+GradientReducer<Real>::GradientReducer(const Comm& shard, const Comm& replica,
+                                       const Partition& partition, const ReducerOptions& options)
+    : waits_on_(shard.size() > 1 ? shard : replica),
+      partition_(partition),
+      time_(options.time),
+      missing_(partition.buckets.size()),
+      is_ready_(partition.blocks.size()) {
+  ESPALIER_REQUIRE(partition.shards == shard.size(), "a partition in {} shards for {} ranks",
+                   partition.shards, shard.size());
+  if (shard.size() == 1 && replica.size() == 1) return;
+  const LargestSizes sizes = largest_bucket(partition);
+  for (int64_t lane = 0; lane < lane_count(partition); ++lane)
+    lanes_.push_back(std::make_unique<ReducerLane<Real>>(shard, replica, sizes, options,
+                                                         static_cast<int>(lane)));
 }
+
+template <class Real>
+GradientReducer<Real>::~GradientReducer() = default;
 
 template <class Real>
 void GradientReducer<Real>::begin(Real* gradients) {
@@ -84,22 +99,24 @@ void GradientReducer<Real>::begin(Real* gradients) {
   ESPALIER_REQUIRE(gradients != nullptr, "gradient reduction without gradients");
   gradients_ = gradients;
   next_ = 0;
-  spans_left_ = static_cast<int64_t>(spans_.size());
-  for (Span& span : spans_) span.is_ready = false;
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.spans;
+  blocks_left_ = static_cast<int64_t>(is_ready_.size());
+  std::fill(is_ready_.begin(), is_ready_.end(), 0);
+  for (size_t b = 0; b < missing_.size(); ++b)
+    missing_[b] = partition_.buckets[b].last_block - partition_.buckets[b].first_block + 1;
 }
 
 template <class Real>
-void GradientReducer<Real>::ready(int64_t index) {
-  ESPALIER_REQUIRE(gradients_ != nullptr, "gradient span {} ready outside a step", index);
-  ESPALIER_REQUIRE(index >= 0 && index < static_cast<int64_t>(spans_.size()),
-                   "gradient span {} of {}", index, spans_.size());
-  Span& span = spans_[static_cast<size_t>(index)];
-  ESPALIER_REQUIRE(!span.is_ready, "gradient span {} ready twice in a step", index);
-  span.is_ready = true;
-  --spans_left_;
-  for (int64_t b = 0; b < span.buckets; ++b)
-    --buckets_[static_cast<size_t>(span.first_bucket + b)].missing;
+void GradientReducer<Real>::ready(int64_t block) {
+  ESPALIER_REQUIRE(gradients_ != nullptr, "gradients of block {} ready outside a step", block);
+  ESPALIER_REQUIRE(block >= 0 && block < static_cast<int64_t>(is_ready_.size()),
+                   "gradients of block {} of {}", block, is_ready_.size());
+  char& is_ready = is_ready_[static_cast<size_t>(block)];
+  ESPALIER_REQUIRE(!is_ready, "gradients of block {} ready twice in a step", block);
+  is_ready = 1;
+  --blocks_left_;
+  for (size_t b = 0; b < missing_.size(); ++b)
+    if (partition_.buckets[b].first_block <= block && block <= partition_.buckets[b].last_block)
+      --missing_[b];
   if (time_ == ReduceTime::during_backward) push();
 }
 
@@ -111,9 +128,9 @@ void GradientReducer<Real>::progress() {
 template <class Real>
 void GradientReducer<Real>::finish() {
   ESPALIER_REQUIRE(gradients_ != nullptr, "gradient reduction finished before it began");
-  ESPALIER_REQUIRE(spans_left_ == 0, "{} gradient spans were not ready at the end of the step",
-                   spans_left_);
-  if (dp_.size() > 1) dp_.wait_until([this] { return push(); }, "gradient reduction");
+  ESPALIER_REQUIRE(blocks_left_ == 0, "the gradients of {} blocks were not ready at the step's end",
+                   blocks_left_);
+  if (!lanes_.empty()) waits_on_.wait_until([this] { return push(); }, "gradient reduction");
   gradients_ = nullptr;
 }
 
@@ -121,14 +138,15 @@ void GradientReducer<Real>::finish() {
 // that all ranks meet in the same exchange.
 template <class Real>
 bool GradientReducer<Real>::push() {
+  if (lanes_.empty()) return true;
   bool is_idle = true;
   for (const auto& lane : lanes_) is_idle = lane->progress() && is_idle;
-  while (next_ < bucket_count()) {
-    const Bucket& bucket = buckets_[static_cast<size_t>(next_)];
-    OrderedReduction<Real>& lane = *lanes_[static_cast<size_t>(next_) % lanes_.size()];
-    if (bucket.missing > 0 || !lane.progress()) return false;
-    lane.start(gradients_ + bucket.offset, bucket.size);
-    ++next_;
+  for (; next_ < static_cast<int64_t>(missing_.size()); ++next_) {
+    const auto index = static_cast<size_t>(next_);
+    ReducerLane<Real>& lane = *lanes_[index % lanes_.size()];
+    if (missing_[index] > 0 || !lane.progress()) return false;
+    const Bucket& bucket = partition_.buckets[index];
+    lane.start(gradients_ + bucket.offset, bucket);
     is_idle = lane.progress() && is_idle;
   }
   return is_idle;
@@ -141,12 +159,13 @@ int64_t GradientReducer<Real>::buffer_bytes() const {
   return bytes;
 }
 
-int64_t reducer_buffer_bytes(const std::vector<GradientSpan>& spans, const ReducerOptions& options,
-                             ElementType gradient_type, int64_t ranks) {
-  const std::vector<BucketRange> buckets =
-      make_buckets(spans, elements_of(options.bucket_bytes, gradient_type));
-  const auto lanes = std::min<int64_t>(kReducerLanes, static_cast<int64_t>(buckets.size()));
-  return lanes * reduction_buffer_bytes(largest(buckets), gradient_type, options.wire, ranks);
+int64_t reducer_buffer_bytes(const Partition& partition, const ReducerOptions& options,
+                             ElementType gradient_type, int64_t replicas) {
+  const LargestSizes sizes = largest_bucket(partition);
+  return lane_count(partition) *
+         (slice_exchange_bytes(sizes.whole, sizes.owned, gradient_type, options.wire,
+                               partition.shards) +
+          reduction_buffer_bytes(sizes.owned, gradient_type, options.wire, replicas));
 }
 
 template class GradientReducer<float>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums the flat gradient buffer over the data-parallel ranks, bucket by bucket, while the backward
+// Sums gradients over data-parallel ranks block by block, ZeRO stages 0 and 1, while the backward
 // pass is still at work on the rest.
 #pragma once
 
@@ -7,84 +7,80 @@
 #include <memory>
 #include <vector>
 
+#include "blueprint/partition.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
-#include "parallel/ordered_reduction.hpp"
 
 namespace espalier {
-
-/// Gradients of one block in the flat buffer, in elements.
-struct GradientSpan {
-  int64_t offset = 0;
-  int64_t size = 0;
-};
 
 /// during_backward: a bucket travels as soon as it is complete. at_finish: all of them in finish().
 enum class ReduceTime { during_backward, at_finish };
 
+/// everywhere: all ranks hold all sums in the end (stage 0). at_owner: each holds those it owns,
+/// and in other places whatever the exchange left there (stage 1).
+enum class ReducerResult { everywhere, at_owner };
+
 struct ReducerOptions {
-  int64_t bucket_bytes = int64_t{16} << 20;  // of gradients as they lie in memory
   ElementType wire = ElementType::fp32;  // what travels: the buffer's own type, or bf16 for float
   ReduceTime time = ReduceTime::during_backward;
+  ReducerResult result = ReducerResult::everywhere;
 };
 
 /// Buckets under way at once. With fewer the sum of one could not hide behind the transfer of
 /// another.
 constexpr int64_t kReducerLanes = 3;
 
-/// The reduction of one step after another over the same buffer layout.
+template <class Real>
+class ReducerLane;
+
+/// The reduction of one step after another over the same flat buffer.
 ///
-/// Sums        always in the binary tree of OrderedReduction: the exchange costs less than
-///             MPI_Iallreduce, so the reproducible mode has no reduction of its own
-/// Buckets     neighbouring spans together up to bucket_bytes; a larger span is cut evenly
+/// Ranks       `shard`: neighbouring data-parallel ranks among which the partition cuts; `replica`:
+///             those with the same shard index in the other groups. Either may have one rank
+/// Sums        always in the binary tree of TreeSum, over shard below and over replica above: with
+///             powers of two the bits of one tree over all of them, whoever owns what
+/// Wire        bf16: values are rounded before they are sent, every time, and added in fp32. A sum
+///             that its owner keeps is not rounded unless it was sent
 /// In flight   at most kReducerLanes buckets, so that extra memory is bounded and used again
-/// Collective  over dp: the same spans, options and order of ready() on all ranks
+/// Collective  over shard and replica: the same partition, options and order of ready() everywhere
 /// Memory      gradients must be reachable from the host
 template <class Real>
 class GradientReducer {
  public:
-  /// `dp` must outlive the reducer. Spans must not overlap.
-  GradientReducer(const Comm& dp, const std::vector<GradientSpan>& spans_in_backward_order,
+  /// All three must outlive the reducer.
+  GradientReducer(const Comm& shard, const Comm& replica, const Partition& partition,
                   const ReducerOptions& options);
+  ~GradientReducer();
 
-  /// Starts a step, before the last micro-batch's backward pass.
+  /// Starts a step, before the last micro-batch's backward pass. `gradients` is flat.
   void begin(Real* gradients);
-  /// The gradients of span number `span` are final. Once in a step for each span, in any order.
-  void ready(int64_t span);
+  /// The gradients of block `block` of the table are final. Once in a step for each, in any order.
+  void ready(int64_t block);
   /// Pushes transfers forward and returns at once; to be called between layers.
   void progress();
-  /// Waits until all gradients hold the sum over dp.
-  /// Errors  Internal if a span was not declared ready
+  /// Waits until the gradients hold the sums.
+  /// Errors  Internal if a block was not declared ready
   void finish();
 
   /// Extra memory that it holds, for the memory bill.
   int64_t buffer_bytes() const;
-  int64_t bucket_count() const { return static_cast<int64_t>(buckets_.size()); }
 
  private:
-  struct Bucket {
-    int64_t offset, size;
-    int64_t spans;    // that it holds a part of
-    int64_t missing;  // of these, in this step
-  };
-  struct Span {
-    int64_t first_bucket = 0, buckets = 0;
-    bool is_ready = false;
-  };
   bool push();
 
+  const Comm& waits_on_;  // the axis that finish() is counted for
+  const Partition& partition_;
   const ReduceTime time_;
-  const Comm& dp_;
-  std::vector<Bucket> buckets_;  // in the order in which they travel
-  std::vector<Span> spans_;
-  std::vector<std::unique_ptr<OrderedReduction<Real>>> lanes_;
+  std::vector<int64_t> missing_;  // blocks of each bucket in this step
+  std::vector<char> is_ready_;    // by block
+  std::vector<std::unique_ptr<ReducerLane<Real>>> lanes_;
   Real* gradients_ = nullptr;  // null between steps
   int64_t next_ = 0;           // first bucket that has not started
-  int64_t spans_left_ = 0;
+  int64_t blocks_left_ = 0;
 };
 
 /// What buffer_bytes() will be, before anything is allocated.
-int64_t reducer_buffer_bytes(const std::vector<GradientSpan>& spans, const ReducerOptions& options,
-                             ElementType gradient_type, int64_t ranks);
+int64_t reducer_buffer_bytes(const Partition& partition, const ReducerOptions& options,
+                             ElementType gradient_type, int64_t replicas);
 
 }  // namespace espalier

@@ -23,6 +23,11 @@ class TensorSet {
     }
   }
 
+  /// Also the tensors of `other`, whose memory stays where it is.
+  void include(const TensorSet& other) {
+    entries_.insert(other.entries_.begin(), other.entries_.end());
+  }
+
   /// The tensor of that name as [rows, columns] of T.
   template <class T>
   Mat<T> get(const std::string& name) const {

@@ -56,6 +56,13 @@ TEST(Automatic, DataParallelOnlyWithRanks) {
   EXPECT_EQ(sound_config(deck, {"grid.data_parallel=2"}, 2).grid.data_parallel, 2);
 }
 
+TEST(Automatic, TwoChunksWhenInterleaved) {
+  EXPECT_EQ(sound_config(small_deck()).grid.virtual_stages, 1);
+  const std::string deck = small_deck("grid.pipeline_schedule = \"interleaved\"\n");
+  EXPECT_EQ(sound_config(deck).grid.virtual_stages, 2);
+  EXPECT_EQ(sound_config(deck, {"grid.virtual_stages=1"}).grid.virtual_stages, 1);
+}
+
 TEST(Automatic, WsdTailIsATenthOfTheSteps) {
   const std::string deck = small_deck("schedule.decay = \"wsd\"\n");
   EXPECT_EQ(sound_config(deck, {"run.steps=200"}).schedule.decay_steps, 20);

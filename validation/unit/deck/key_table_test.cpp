@@ -34,7 +34,8 @@ TEST(KeyTable, EveryRowIsComplete) {
     EXPECT_EQ(key.help.back(), '.') << name;
     EXPECT_EQ(key.type == KeyType::choice, !key.choices.empty()) << name;
     EXPECT_EQ(key_index(name), static_cast<size_t>(&key - key_table().data())) << name;
-    const bool is_number = key.type == KeyType::integer || key.type == KeyType::real;
+    const bool is_number = key.type == KeyType::integer || key.type == KeyType::real ||
+                           key.type == KeyType::integer_list;
     EXPECT_EQ(is_number, !key.range.text().empty()) << name;
   }
   EXPECT_EQ(key_index("model.nothing"), kNoKey);
@@ -61,6 +62,7 @@ TEST(KeyTable, EveryRowHasAMemberOfItsOwn) {
     if (auto* v = std::get_if<int64_t>(&other)) *v += 1;
     if (auto* v = std::get_if<double>(&other)) *v += 0.5;
     if (auto* v = std::get_if<std::vector<std::string>>(&other)) v->push_back("x");
+    if (auto* v = std::get_if<std::vector<int64_t>>(&other)) v->push_back(1);
     if (auto* v = std::get_if<std::string>(&other))
       *v = key.type == KeyType::choice ? key.choices.back() : "x";
     if (key.type == KeyType::choice && key.choices.back() == toml_text(key.default_value()))

@@ -53,6 +53,15 @@ TEST(Writer, StringsSurvive) {
   }
 }
 
+TEST(Writer, ListsOfIntegersSurvive) {
+  for (const std::vector<int64_t>& list :
+       {std::vector<int64_t>{}, std::vector<int64_t>{2}, std::vector<int64_t>{1, 10000, 3}}) {
+    Config config = sound_config(small_deck());
+    config.grid.stage_blocks = list;
+    EXPECT_EQ(parse_deck(write_deck(config), "deck.toml").config.grid.stage_blocks, list);
+  }
+}
+
 // Doubles of every size: the bits that are written are the bits that are read.
 TEST(Writer, RealsSurviveToTheBit) {
   std::mt19937_64 random(7);

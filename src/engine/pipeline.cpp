@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/pipeline.hpp"
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/test_hooks.hpp"
+
+namespace espalier {
+
+template <class T>
+Pipeline<T>::Pipeline(const Blueprint& blueprint, Stage<T>& stage, const Comm* pp)
+    : blueprint_(blueprint),
+      schedule_(blueprint.schedule),
+      stage_(stage),
+      pp_(pp),
+      rank_(blueprint.rank.pipeline),
+      seconds_(blueprint.chunks.size()) {
+  ESPALIER_REQUIRE(schedule_.ranks == 1 || (pp != nullptr && pp->size() == schedule_.ranks),
+                   "a pipeline of {} ranks without their communicator", schedule_.ranks);
+  if (schedule_.ranks == 1 && schedule_.chunks > 1)
+    hand_over_ = Buffer<T>("pipeline.hand_over", stage.boundary_size());
+}
+
+template <class T>
+int64_t Pipeline<T>::buffer_bytes(const Blueprint& b) {
+  const Schedule& s = b.schedule;
+  if (s.ranks == 1 && s.chunks == 1) return 0;
+  const int64_t size = b.activations.own_tokens.count * b.config.model.hidden_size *
+                       element_bytes(b.config.numerics.compute_type);
+  if (s.ranks == 1) return size;
+  const int64_t received = receive_slots(s, b.rank.pipeline, ActionKind::recv_forward) +
+                           receive_slots(s, b.rank.pipeline, ActionKind::recv_backward);
+  return (received + 4) * size;  // two sends under way in each direction
+}
+
+template <class T>
+int64_t Pipeline<T>::slot(const PipelineAction& a) const {
+  return a.micro_batch % blueprint_.chunks[static_cast<size_t>(a.chunk)].slots;
+}
+
+template <class T>
+bool Pipeline<T>::hands_over(int64_t chunk) const {
+  return schedule_.ranks == 1 && chunk + 1 < schedule_.chunks;
+}
+
+// Messages of one direction to one chunk come in the order of micro-batches on both sides.
+template <class T>
+int Pipeline<T>::tag(const PipelineAction& transfer) const {
+  const bool is_forward =
+      transfer.kind == ActionKind::send_forward || transfer.kind == ActionKind::recv_forward;
+  return static_cast<int>(2 * receiver_chunk(schedule_, rank_, transfer) + (is_forward ? 0 : 1));
+}
+
+// A buffer that no transfer needs any more; more of them come into being as the schedule asks.
+template <class T>
+typename Pipeline<T>::Transfer& Pipeline<T>::take(std::vector<std::unique_ptr<Transfer>>& pool,
+                                                  int64_t micro_batch, int64_t chunk) {
+  Transfer* free = nullptr;
+  for (auto& t : pool)
+    if (t->is_free && t->request.test()) free = t.get();
+  if (free == nullptr) {
+    pool.push_back(std::make_unique<Transfer>());
+    free = pool.back().get();
+    free->data = Buffer<T>(Kokkos::ViewAllocateWithoutInitializing("pipeline.transfer"),
+                           stage_.boundary_size());
+  }
+  free->is_free = false;
+  free->micro_batch = micro_batch;
+  free->chunk = chunk;
+  return *free;
+}
+
+template <class T>
+typename Pipeline<T>::Transfer& Pipeline<T>::arrived(std::vector<std::unique_ptr<Transfer>>& pool,
+                                                     int64_t micro_batch, int64_t chunk) {
+  for (auto& t : pool) {
+    if (t->is_free || t->micro_batch != micro_batch || t->chunk != chunk) continue;
+    t->request.wait();
+    return *t;
+  }
+  throw InternalError(
+      fmt::format("no transfer of micro-batch {}, chunk {} was posted", micro_batch, chunk));
+}
+
+template <class T>
+void Pipeline<T>::post_receive(const PipelineAction& a) {
+  Transfer& t =
+      take(a.kind == ActionKind::recv_forward ? inputs_ : d_outputs_, a.micro_batch, a.chunk);
+  const Peer peer = peer_of(schedule_, rank_, a);
+  t.request =
+      pp_->start_recv(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank), tag(a));
+}
+
+template <class T>
+void Pipeline<T>::send(const PipelineAction& a) {
+  auto& pool = a.kind == ActionKind::send_forward ? outputs_ : d_inputs_;
+  Transfer& t = arrived(pool, a.micro_batch, a.chunk);
+  if (is_broken_for_test("pipeline_gradient") && a.kind == ActionKind::send_backward)
+    Kokkos::deep_copy(t.data, T(Real(0)));
+  if (is_broken_for_test("pipeline_activation") && a.kind == ActionKind::send_forward)
+    Kokkos::deep_copy(t.data, T(Real(0)));
+  const Peer peer = peer_of(schedule_, rank_, a);
+  t.request =
+      pp_->start_send(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank), tag(a));
+  t.is_free = true;  // once the request is complete
+}
+
+template <class T>
+void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens) {
+  const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
+  if (!chunk.is_first && schedule_.ranks > 1) {
+    Transfer& t = arrived(inputs_, a.micro_batch, a.chunk);
+    Kokkos::deep_copy(Vec<T>(stage_.input(a.chunk, slot(a)), stage_.boundary_size()),
+                      Vec<const T>(t.data.data(), stage_.boundary_size()));
+    t.is_free = true;
+  }
+  T* output = nullptr;
+  if (hands_over(a.chunk))
+    output = stage_.input(a.chunk + 1, slot({a.kind, a.micro_batch, a.chunk + 1}));
+  else if (!chunk.is_last)
+    output = take(outputs_, a.micro_batch, a.chunk).data.data();
+  const double start = monotonic_seconds();
+  stage_.forward(a.chunk, slot(a), tokens, output, Mode::train);
+  seconds_[static_cast<size_t>(a.chunk)].forward += monotonic_seconds() - start;
+}
+
+template <class T>
+double Pipeline<T>::backward(const PipelineAction& a, double gradient_scale) {
+  const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
+  Transfer* from = nullptr;
+  const T* d_output = nullptr;
+  if (hands_over(a.chunk)) {
+    d_output = hand_over_.data();
+  } else if (!chunk.is_last) {
+    from = &arrived(d_outputs_, a.micro_batch, a.chunk);
+    d_output = from->data.data();
+  }
+  T* d_input = nullptr;
+  if (!chunk.is_first)
+    d_input = schedule_.ranks == 1 ? hand_over_.data()
+                                   : take(d_inputs_, a.micro_batch, a.chunk).data.data();
+  const double start = monotonic_seconds();
+  const double loss = stage_.backward(
+      a.chunk, slot(a), d_output, d_input, gradient_scale,
+      a.kind == ActionKind::backward ? BackwardPart::together : BackwardPart::input);
+  seconds_[static_cast<size_t>(a.chunk)].backward_input += monotonic_seconds() - start;
+  if (from != nullptr) from->is_free = true;
+  return loss;
+}
+
+template <class T>
+std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batches,
+                                       double gradient_scale) {
+  ESPALIER_REQUIRE(static_cast<int64_t>(micro_batches.size()) == schedule_.micro_batches,
+                   "{} micro-batches for a schedule of {}", micro_batches.size(),
+                   schedule_.micro_batches);
+  std::vector<double> losses(micro_batches.size(), 0.0);
+  std::fill(seconds_.begin(), seconds_.end(), ChunkSeconds{});
+  for (const PipelineAction& a : schedule_.by_rank[static_cast<size_t>(rank_)]) {
+    const auto m = static_cast<size_t>(a.micro_batch);
+    switch (a.kind) {
+      case ActionKind::forward: forward(a, micro_batches[m]); break;
+      case ActionKind::backward:
+      case ActionKind::backward_input: {
+        const double loss = backward(a, gradient_scale);
+        if (blueprint_.chunks[static_cast<size_t>(a.chunk)].is_last) losses[m] = loss;
+        break;
+      }
+      case ActionKind::backward_weight: {
+        const double start = monotonic_seconds();
+        stage_.backward_weight(a.chunk, slot(a));
+        seconds_[static_cast<size_t>(a.chunk)].backward_weight += monotonic_seconds() - start;
+        break;
+      }
+      case ActionKind::recv_forward:
+      case ActionKind::recv_backward: post_receive(a); break;
+      case ActionKind::send_forward:
+      case ActionKind::send_backward: send(a); break;
+    }
+  }
+  finish();
+  return losses;
+}
+
+template <class T>
+std::vector<double> Pipeline<T>::evaluate(const std::vector<TokenBatch>& micro_batches) {
+  std::vector<double> losses(micro_batches.size(), 0.0);
+  for (size_t m = 0; m < micro_batches.size(); ++m) {
+    for (int64_t c = 0; c < schedule_.chunks; ++c) {
+      const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(c)];
+      const auto number = static_cast<int64_t>(m);
+      const PipelineAction receive{ActionKind::recv_forward, number, c};
+      const PipelineAction transfer{ActionKind::send_forward, number, c};
+      if (!chunk.is_first && schedule_.ranks > 1) {
+        post_receive(receive);
+        Transfer& t = arrived(inputs_, number, c);
+        Kokkos::deep_copy(Vec<T>(stage_.input(c, 0), stage_.boundary_size()),
+                          Vec<const T>(t.data.data(), stage_.boundary_size()));
+        t.is_free = true;
+      }
+      T* output = nullptr;
+      if (hands_over(c))
+        output = stage_.input(c + 1, 0);
+      else if (!chunk.is_last)
+        output = take(outputs_, number, c).data.data();
+      stage_.forward(c, 0, micro_batches[m], output, Mode::evaluate);
+      if (chunk.is_last)
+        losses[m] = stage_.loss(0);
+      else if (schedule_.ranks > 1)
+        send(transfer);
+    }
+  }
+  finish();
+  return losses;
+}
+
+template <class T>
+void Pipeline<T>::progress() {
+  for (auto* pool : {&outputs_, &inputs_, &d_outputs_, &d_inputs_})
+    for (auto& t : *pool) t->request.test();
+}
+
+template <class T>
+void Pipeline<T>::finish() {
+  for (auto* pool : {&outputs_, &d_inputs_})
+    for (auto& t : *pool) t->request.wait();
+}
+
+template class Pipeline<float>;
+template class Pipeline<double>;
+template class Pipeline<bf16>;
+template class Pipeline<fp16>;
+
+}  // namespace espalier

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameter gradients of a block; they are added to. Those of norms are sums over tokens that
+// ranks may share: they are formed by slices of the tokens, or by heads, and added in a tree.
+#include <algorithm>
+
+#include "core/test_hooks.hpp"
+#include "engine/stage.hpp"
+#include "tensor/profile.hpp"
+
+namespace espalier {
+
+template <class T>
+void Stage<T>::bias_gradient(BlockView<Real> g, const Slot& slot, const Mat<T>& dy) {
+  if (!slot.present()) return;
+  ScopedPart part(Part::activation);
+  linear_backward_bias<T>(g.vector(slot), dy);
+}
+
+template <class T>
+void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up) {
+  const bool sequential = model_.residual == Residual::sequential;
+  const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
+  {
+    ScopedPart part(Part::matmul);
+    row_backward_weight<T>(g.matrix(a.slots.down.weight), dy, a.tensor("mlp.activated"),
+                           units_.down);
+    column_backward_weight<T>(g.matrix(a.slots.up.weight), d_up, x, units_.up);
+  }
+  bias_gradient(g, a.slots.down.bias, dy);
+  bias_gradient(g, a.slots.up.bias, d_up);
+}
+
+template <class T>
+void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy,
+                                 const Mat<T>& d_qkv) {
+  const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
+  {
+    ScopedPart part(Part::matmul);
+    row_backward_weight<T>(g.matrix(a.slots.output.weight), dy, a.tensor("attention.heads"),
+                           units_.output);
+    column_backward_weight<T>(g.matrix(a.slots.qkv.weight), d_qkv, x, units_.qkv);
+  }
+  bias_gradient(g, a.slots.output.bias, dy);
+  bias_gradient(g, a.slots.qkv.bias, d_qkv);
+}
+
+template <class T>
+void Stage<T>::add_vector(const Vec<Real>& to, const Real* from) {
+  Real* target = to.data();
+  Kokkos::parallel_for(
+      "gradients.add", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, to.extent(0)),
+      KOKKOS_LAMBDA(const int64_t i) { target[i] += from[i]; });
+}
+
+// values: attention norm, MLP norm, query norm, key norm, each weight and bias.
+template <class T>
+void Stage<T>::norm_weights(const At& a, BlockView<Real> g, const Real* values) {
+  ScopedPart part(Part::norm);
+  for (const NormSlots* n :
+       {&a.slots.attention_norm, &a.slots.mlp_norm, &a.slots.q_norm, &a.slots.k_norm})
+    for (const Slot* slot : {&n->weight, &n->bias}) {
+      if (!slot->present()) continue;
+      add_vector(g.vector(*slot), values);
+      values += slot->columns;
+    }
+}
+
+// The tokens that a norm's gradient is summed over by themselves: relative to this rank's.
+template <class T>
+std::vector<Range> Stage<T>::norm_slices() const {
+  const Range own = plan_.own_tokens;
+  if (!blueprint_.config.numerics.reproducible) return {{0, own.count}};
+  const int64_t first = cuts_tokens() ? split_.first_shard() : 0;
+  const int64_t count = cuts_tokens() ? split_.local_shards() : split_.shards;
+  std::vector<Range> slices;
+  for (int64_t s = first; s < first + count; ++s) {
+    const Range r = cut_evenly(plan_.tokens, split_.shards, s);
+    slices.push_back({r.first - own.first, r.count});
+  }
+  return slices;
+}
+
+// partials [leaves, width]: the first becomes the sum over all, neighbours first.
+template <class T>
+void Stage<T>::tree_of_partials(Real* partials, int64_t leaves, int64_t width, Real* result) {
+  for (int64_t step = 1; step < leaves; step *= 2)
+    for (int64_t i = 0; i + step < leaves; i += 2 * step)
+      for (int64_t j = 0; j < width; ++j)
+        partials[i * width + j] += partials[(i + step) * width + j];
+  std::copy(partials, partials + width, result);
+}
+
+template <class T>
+void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w,
+                                    const Mat<T>& x, const Mat<Real>& statistics, const Mat<T>& dy,
+                                    Accumulate accumulate, Real* result) {
+  ScopedPart part(Part::norm);
+  const auto d_stream = work_.get<T>("d_stream");
+  const int64_t n = model_.hidden_size, width = slots.bias.present() ? 2 * n : n;
+  Real* partials = work_.get<Real>("norm.slices").data();
+  const auto slices = norm_slices();
+  for (size_t i = 0; i < slices.size(); ++i) {
+    Real* sums = partials + static_cast<int64_t>(i) * width;
+    std::fill(sums, sums + width, Real(0));
+    const auto rows = [&](const Mat<T>& m) {
+      return RowSet<T>(Mat<T>(m.data() + slices[i].first * n, slices[i].count, n));
+    };
+    if (slices[i].count == 0) continue;
+    norm_backward<T>(model_.norm, rows(d_stream), accumulate, Vec<Real>(sums, n),
+                     Vec<Real>(slots.bias.present() ? sums + n : nullptr, n), rows(dy), rows(x),
+                     statistics.data() + 2 * slices[i].first, w.vector(slots.weight),
+                     work_.get<Real>("norm.partials").data());
+  }
+  tree_of_partials(partials, static_cast<int64_t>(slices.size()), width, result);
+}
+
+// Queries' and keys' norms: in place in d_qkv; the parameters' gradients of each shard's heads by
+// themselves, those of repeated key heads with the first shard that has them.
+template <class T>
+void Stage<T>::qk_norm_backward(const At& a, const Mat<T>& d_qkv) {
+  ScopedPart part(Part::norm);
+  const auto raw = a.tensor("attention.qkv_raw");
+  const Real* statistics = a.sums("attention.qk_norm.statistics").data();
+  const int64_t dim = model_.head_dim, heads = attention_.head.heads;
+  const int64_t vectors = a.slots.q_norm.bias.present() ? 2 : 1, width = 2 * vectors * dim;
+  const int64_t shards = split_.local_shards(), queries = heads / shards;
+  Real* partials = work_.get<Real>("norm.slices").data();
+  std::fill(partials, partials + shards * width, Real(0));
+  const auto one = [&](const NormSlots& slots, int64_t head, int64_t count, Real* sums) {
+    const auto rows = head_rows(d_qkv, head * dim, count);
+    // In place: a row's gradient is read before it is written, and only by that row.
+    norm_backward<T>(model_.norm, rows, Accumulate::no, Vec<Real>(sums, dim),
+                     Vec<Real>(vectors == 2 ? sums + dim : nullptr, dim), rows,
+                     head_rows(raw, head * dim, count), statistics + 2 * plan_.tokens * head,
+                     a.w.vector(slots.weight), work_.get<Real>("norm.partials").data());
+  };
+  const int64_t first_kv = keys_.local(split_).first;
+  for (int64_t s = 0; s < shards; ++s) {
+    const int64_t shard = split_.first_shard() + s;
+    Real* sums = partials + s * width;
+    one(a.slots.q_norm, s * queries, queries, sums);
+    const bool leads = shard % keys_.sharers == 0;
+    if (!leads && s > 0) continue;
+    one(a.slots.k_norm, heads + keys_.first_head(shard) - first_kv, keys_.per_shard,
+        sums + vectors * dim);
+    if (!leads) std::fill(sums + vectors * dim, sums + width, Real(0));
+  }
+  tree_of_partials(partials, shards, width, head_norms_.data());
+}
+
+template <class T>
+void Stage<T>::sum_head_norms(Real* result) {
+  const int64_t width = norm_widths(model_).heads;
+  std::copy(head_norms_.data(), head_norms_.data() + width, result);
+  if (!is_broken_for_test("head_norm_sum")) tp_.sum(result, width);
+}
+
+template <class T>
+void Stage<T>::sum_token_norms(Real* result, int64_t width) {
+  if (cuts_tokens() && !is_broken_for_test("token_norm_sum")) tp_.sum(result, width);
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                  \
+  template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&); \
+  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,           \
+                                            const Mat<T>&);                                      \
+  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                 \
+  template void Stage<T>::add_vector(const Vec<Real>&, const Real*);                             \
+  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
+                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
+                                               Accumulate, Real*);                               \
+  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                            \
+  template void Stage<T>::sum_head_norms(Real*);                                                 \
+  template void Stage<T>::sum_token_norms(Real*, int64_t);
+ESPALIER_INSTANTIATE(float)
+ESPALIER_INSTANTIATE(double)
+ESPALIER_INSTANTIATE(bf16)
+ESPALIER_INSTANTIATE(fp16)
+
+}  // namespace espalier

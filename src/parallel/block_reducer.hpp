@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums the gradients of one block of one micro-batch over the ranks that share a copy, each rank
+// receiving what it owns: ZeRO stages 2 and 3, where no rank holds all gradients.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "blueprint/partition.hpp"
+#include "core/element_type.hpp"
+#include "grid/comm.hpp"
+#include "parallel/slice_exchange.hpp"
+#include "tensor/views.hpp"
+
+namespace espalier {
+
+/// Blocks under way at once: one that is filled while one travels and one is added up.
+constexpr int64_t kScratch = 3;
+
+template <class Real>
+class OrderedReduction;
+
+/// Ranks, sums, wire, memory and collective order as GradientReducer.
+template <class Real>
+class BlockReducer {
+ public:
+  /// Takes the sum of one owned range of a block. Ranges come in flat order, blocks in the order in
+  /// which they were submitted; from within acquire(), submit(), progress() or drain().
+  using Sink = std::function<void(int64_t block, const OwnedRange& range, const Real* sum)>;
+
+  /// The communicators and the partition must outlive it.
+  BlockReducer(const Comm& shard, const Comm& replica, const Partition& partition, ElementType wire,
+               Sink sink);
+  ~BlockReducer();
+
+  /// Zeroed scratch [blocks[block].size] for the gradients of one micro-batch, indexed from the
+  /// block's start. Waits while all kScratch are taken.
+  /// Errors  Internal if all are held by the caller, who submitted none
+  Real* acquire(int64_t block);
+  /// Gives scratch back, filled, and starts its exchange. On all ranks in the same order.
+  void submit(int64_t block, Real* scratch);
+  /// Pushes transfers forward and returns at once.
+  void progress();
+  /// Waits until all that was submitted went to the sink.
+  void drain();
+
+  /// Once a step, after the last drain(): compact [compact_size] is summed over the replicas.
+  void reduce_over_replicas(Real* compact);
+
+  int64_t buffer_bytes() const;
+
+ private:
+  enum class Use { free, held, travelling };
+  struct Scratch {
+    Buffer<Real> data;
+    std::unique_ptr<SliceExchange<Real>> exchange;
+    Use use = Use::free;
+    int64_t block = 0;
+  };
+
+  const Comm& shard_;
+  const Comm& replica_;
+  const Partition& partition_;
+  Sink sink_;
+  std::vector<std::vector<OwnedRange>> owned_;  // by block, of this rank
+  std::vector<Slices> slices_;                  // by block
+  std::vector<Scratch> pool_;
+  std::deque<int64_t> travelling_;  // scratch numbers, in the order of submission
+  std::vector<std::unique_ptr<OrderedReduction<Real>>> lanes_;  // over replicas
+};
+
+/// What buffer_bytes() will be.
+int64_t block_reducer_buffer_bytes(const Partition& partition, ElementType wire,
+                                   ElementType gradient_type, int64_t replicas);
+
+}  // namespace espalier

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two halves of a sum over ranks that never block: every rank receives all others' values of what
+// it owns and adds them, and every rank's result travels to all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "blueprint/partition.hpp"
+#include "core/element_type.hpp"
+#include "grid/comm.hpp"
+
+namespace espalier {
+
+/// What each rank owns of a buffer, from the buffer's start; the same on all ranks.
+using Slices = std::vector<std::vector<FlatRange>>;
+
+/// One exchange at a time over one communicator.
+///
+/// Wire        the type of Real: values are sent from and received into the buffer itself. bf16
+///             (Real = float): values are rounded once before they are sent, the owner's too
+/// Collective  all ranks start the same exchanges of a stream in the same order
+/// Memory      the buffer must be reachable from the host
+template <class Real>
+class SliceExchange {
+ public:
+  virtual ~SliceExchange() = default;
+
+  /// In the end this rank's slices of `data` hold the sum over ranks, in the tree of TreeSum; bf16
+  /// adds in fp32 and leaves the sum as it is. `slices` stays until then.
+  virtual void start_sum(Real* data, const Slices& slices, int stream) = 0;
+  /// In the end every slice of `data` holds its owner's values, on bf16 rounded on the owner too.
+  virtual void start_gather(Real* data, const Slices& slices, int stream) = 0;
+  /// Does what can be done without waiting; true when nothing is under way.
+  virtual bool progress() = 0;
+  /// Memory it holds beside the data.
+  virtual int64_t buffer_bytes() const = 0;
+};
+
+/// `comm` must outlive the result. `most`: elements of a buffer; `most_owned`: of one rank's
+/// slices. Errors  Internal unless `wire` is bf16 for float or the type of Real
+template <class Real>
+std::unique_ptr<SliceExchange<Real>> make_slice_exchange(const Comm& comm, ElementType wire,
+                                                         int64_t most, int64_t most_owned);
+
+/// What its buffer_bytes() is on `ranks` ranks.
+int64_t slice_exchange_bytes(int64_t most, int64_t most_owned, ElementType type, ElementType wire,
+                             int64_t ranks);
+
+/// Slices of a bucket, and of a block, from its start.
+Slices slices_of_bucket(const Bucket& bucket);
+Slices slices_of_block(const Partition& partition, int64_t block);
+
+/// Elements: of the largest bucket and block, and of the largest part of one that a shard owns.
+struct LargestSizes {
+  int64_t whole = 0, owned = 0;
+};
+LargestSizes largest_bucket(const Partition& partition);
+LargestSizes largest_block(const Partition& partition);
+
+}  // namespace espalier
