@@ -75,8 +75,9 @@ std::string limits_text(const ValidationTable& table) {
 std::string summary(const ValidationTable& table) {
   const auto all = static_cast<int64_t>(table.rows.size());
   const int64_t bad = table.failures();
-  return bad == 0 ? fmt::format("all {} layouts pass", all)
-                  : fmt::format("{} of {} layouts FAIL", bad, all);
+  const char* const plural = all == 1 ? "" : "s";
+  return bad == 0 ? fmt::format("{} of {} layout{} pass", all, all, plural)
+                  : fmt::format("{} of {} layout{} FAIL", bad, all, plural);
 }
 
 // JSON has no word for what is not finite.
