@@ -52,7 +52,7 @@ double gemm_rate_of_all(const Comm& world, int64_t size, double seconds) {
 StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
   const Comm& world = launch.grid.world();
   const BatchSource data(launch.blueprint.config, Stream::train);
-  const MicroBatchRange own = own_micro_batches(launch.blueprint, launch.grid);
+  const MicroBatchRange own = own_micro_batches(launch.blueprint);
   const auto session = make_training_session(launch.blueprint, launch.grid);
   Prefetcher prefetcher(data, own, 0, launch.blueprint.config.data.prefetch_steps);
   const double rate = launch.blueprint.config.optimizer.learning_rate;

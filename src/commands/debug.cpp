@@ -34,14 +34,16 @@ int dump_gradients(const DebugRequest& request) {
   const Launch started = launch(request.deck, request.overrides);
   const Config& config = started.blueprint.config;
   const BatchSource data(config, Stream::train);
-  const MicroBatchRange own = own_micro_batches(started.blueprint, started.grid);
+  const MicroBatchRange own = own_micro_batches(started.blueprint);
   GlobalBatch whole;
-  std::vector<MicroBatch> batches(own.last - own.first);
+  std::vector<MicroBatch> batches;
   MicroBatch batch;
   for (int64_t i = 0; i < data.micro_batches(); ++i) {
     data.fill(request.step, i, batch);
     whole.append(batch);
-    if (i >= own.first && i < own.last) batches[i - own.first] = batch;
+    if (static_cast<int64_t>(batches.size()) < own.count &&
+        i == own.index(static_cast<int64_t>(batches.size())))
+      batches.push_back(batch);
   }
   const auto session = make_training_session(started.blueprint, started.grid);
   const LossSum loss = session->gradients(batches);
@@ -49,17 +51,15 @@ int dump_gradients(const DebugRequest& request) {
       config.batch.global_batch_size, config.batch.seq_length, whole.inputs.data(),
       whole.targets.data(),           whole.positions.data(),  whole.document_start.data()};
   const DumpInfo about{build_description(), effective_deck(started.deck), loss.mean()};
-  const auto rows = tensor_rows(started.blueprint.parameters);
+  const auto rows = tensor_rows(make_parameter_table(config));
   const Comm* world = &started.grid.world();
-  const auto write = [&](auto* parameters, auto* gradients) {
-    write_gradient_dump(request.out, world, rows, parameters, gradients, tokens, config, about);
-  };
+  const TensorSlabs parameters = session->parameters(), gradients = session->last_gradients();
   if (session->master_type() == ElementType::fp64)
-    write(static_cast<const double*>(session->flat_parameters()),
-          static_cast<const double*>(session->flat_gradients()));
+    write_gradient_dump<double>(request.out, world, rows, parameters, gradients, tokens, config,
+                                about);
   else
-    write(static_cast<const float*>(session->flat_parameters()),
-          static_cast<const float*>(session->flat_gradients()));
+    write_gradient_dump<float>(request.out, world, rows, parameters, gradients, tokens, config,
+                               about);
   info("loss {:.9g} over {} tokens; wrote {}", loss.mean(), loss.valid_tokens, request.out);
   return 0;
 }

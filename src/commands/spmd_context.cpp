@@ -36,7 +36,9 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   require_same_deck(session.world(), result, deck);
   result = require_sound(std::move(result));
   Grid grid = Grid::create(session, result.config.grid);
-  Blueprint blueprint = make_blueprint(result.config, session.size());
+  const GridShape& at = grid.place();
+  Blueprint blueprint =
+      make_blueprint(result.config, session.size(), {at.pipeline, at.data, at.tensor});
   return {std::move(result), std::move(grid), std::move(blueprint)};
 }
 

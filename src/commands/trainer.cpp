@@ -33,12 +33,13 @@ Trainer::Trainer(const Launch& launch, Existing existing)
   if (config_.monitor.validation_interval > 0)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
   take_folder(existing);
-  own_ = own_micro_batches(launch_.blueprint, launch_.grid);
+  own_ = own_micro_batches(launch_.blueprint);
   peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
                                                 : measure_gemm_rate(1024, 0.5);
   const int64_t runtime = resident_bytes() + later_runtime_bytes(launch_.grid.world().size());
-  bill_ = make_memory_bill(launch_.blueprint, {runtime, reduction_buffer_bytes(launch_.blueprint),
-                                               OptimizerState::allocated});
+  bill_ = make_memory_bill(
+      launch_.blueprint,
+      {runtime, communication_buffer_bytes(launch_.blueprint), OptimizerState::allocated});
   reset_peak();
   if (leads()) {
     write_text_file(folder_.deck(), effective_deck(launch_.deck));
@@ -160,12 +161,12 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
 
 std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
   const int64_t count = std::min(config_.monitor.validation_batches, validation_data_->batches());
-  std::vector<MicroBatch> batches(own_.last - own_.first);
+  std::vector<MicroBatch> batches(static_cast<size_t>(own_.count));
   double sum = 0.0;
   int64_t tokens = 0;
   for (int64_t batch = 0; batch < count; ++batch) {
-    for (int64_t i = own_.first; i < own_.last; ++i)
-      validation_data_->fill(batch, i, batches[i - own_.first]);
+    for (int64_t i = 0; i < own_.count; ++i)
+      validation_data_->fill(batch, own_.index(i), batches[static_cast<size_t>(i)]);
     const LossSum loss = session_->evaluate(batches);
     sum += loss.sum;
     tokens += loss.valid_tokens;
@@ -181,14 +182,12 @@ void Trainer::save_model(int64_t step) {
   info.step = step;
   info.consumed_tokens = consumed_tokens_;
   info.seed = config_.run.seed;
-  const auto rows = tensor_rows(launch_.blueprint.parameters);
-  const void* flat = session_->flat_parameters();
+  const auto rows = tensor_rows(make_parameter_table(config_));
+  const Comm* world = &launch_.grid.world();
   if (session_->master_type() == ElementType::fp64)
-    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const double*>(flat),
-                info);
+    write_model<double>(folder_.model(), world, rows, session_->parameters(), info);
   else
-    write_model(folder_.model(), &launch_.grid.world(), rows, static_cast<const float*>(flat),
-                info);
+    write_model<float>(folder_.model(), world, rows, session_->parameters(), info);
 }
 
 // Collective over the grid.

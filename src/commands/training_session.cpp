@@ -2,94 +2,38 @@
 #include "commands/training_session.hpp"
 
 #include <cmath>
-#include <cstring>
+#include <limits>
 
+#include "commands/spmd_context.hpp"
 #include "core/error.hpp"
+#include "core/exact_sum.hpp"
 #include "core/test_hooks.hpp"
-#include "engine/gradient_tree.hpp"
+#include "engine/data_parallel_blocks.hpp"
 #include "engine/stage.hpp"
 #include "optim/adamw.hpp"
 #include "optim/gradient_norm.hpp"
 #include "optim/loss_scale.hpp"
-#include "parallel/gradient_reducer.hpp"
 #include "tensor/profile.hpp"
 
 namespace espalier {
 namespace {
 
-TokenBatch as_tokens(const MicroBatch& b) {
-  return {b.inputs.data(),         b.targets.data(), b.positions.data(),
-          b.document_start.data(), b.sequences,      b.length};
+std::vector<TokenBatch> as_tokens(const std::vector<MicroBatch>& batches, const ModelConfig& m) {
+  const bool drops = m.embedding_dropout > 0 || m.attention_dropout > 0 || m.residual_dropout > 0;
+  std::vector<TokenBatch> tokens;
+  for (const MicroBatch& b : batches)
+    tokens.push_back({b.inputs.data(), b.targets.data(), b.positions.data(),
+                      b.document_start.data(), drops ? b.first_token.data() : nullptr, b.sequences,
+                      b.length});
+  return tokens;
 }
 
-// The sums of all micro-batches in the order of the gradient tree: pairs of neighbours where the
-// count is even, one after the other where it is odd.
-double tree_sum(const double* values, int64_t count) {
-  if (count % 2 == 0 && count > 0)
-    return tree_sum(values, count / 2) + tree_sum(values + count / 2, count / 2);
-  double sum = 0.0;
-  for (int64_t i = 0; i < count; ++i) sum += values[i];
-  return sum;
-}
-
-ReducerOptions reducer_options(const Config& config) {
-  ReducerOptions options;
-  options.bucket_bytes = static_cast<int64_t>(config.grid.bucket_mib * 1024.0 * 1024.0);
-  options.wire = config.numerics.gradient_reduce_type;
-  options.time = config.grid.overlap ? ReduceTime::during_backward : ReduceTime::at_finish;
-  return options;
-}
-
-uint64_t bits_of(double x) {
-  uint64_t u;
-  std::memcpy(&u, &x, sizeof u);
-  return u;
-}
-double from_bits(uint64_t u) {
-  double x;
-  std::memcpy(&x, &u, sizeof x);
-  return x;
-}
-
-// The one place where losses of micro-batches become the loss of a global batch.
-LossSum combine(const Comm& dp, const std::vector<double>& sums,
-                const std::vector<MicroBatch>& batches) {
-  std::vector<uint64_t> own;
-  for (const double s : sums) own.push_back(bits_of(s));
-  uint64_t valid = 0, hash = 0;
-  for (const MicroBatch& b : batches) {
-    valid += static_cast<uint64_t>(b.valid_tokens);
-    hash += b.token_hash;
-  }
-  own.push_back(valid);
-  own.push_back(hash);
-  if (is_broken_for_test("loss_gather") && dp.rank() > 0) own.assign(own.size(), 0);
-  std::vector<uint64_t> all(own.size() * static_cast<size_t>(dp.size()));
-  dp.all_gather(own.data(), static_cast<int64_t>(own.size()), all.data());
-  std::vector<double> losses;
-  LossSum total;
-  for (int64_t r = 0; r < dp.size(); ++r) {
-    const uint64_t* part = all.data() + r * own.size();
-    for (size_t i = 0; i < sums.size(); ++i) losses.push_back(from_bits(part[i]));
-    total.valid_tokens += static_cast<int64_t>(part[sums.size()]);
-    total.token_hash += part[sums.size() + 1];
-  }
-  total.sum = tree_sum(losses.data(), static_cast<int64_t>(losses.size()));
-  return total;
-}
-
-std::vector<GradientSpan> backward_spans(const ParameterTable& table) {
-  std::vector<GradientSpan> spans;
-  for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block)
-    spans.push_back({block->offset, block->size});
-  return spans;
-}
-
-std::vector<OptimizerSegment> optimizer_segments(const ParameterTable& table) {
-  std::vector<OptimizerSegment> segments;
-  for (const ParameterSpec& p : table.parameters)
-    segments.push_back({p.offset, p.size(), p.decay ? WeightDecay::apply : WeightDecay::none});
-  return segments;
+AdamWIndexing optimizer_indexing(Indexing master, Indexing gradient, Indexing compute) {
+  AdamWIndexing indexing;
+  indexing.master = master;
+  indexing.gradient = gradient;
+  indexing.compute = compute;
+  return indexing;
 }
 
 template <class T>
@@ -99,121 +43,202 @@ class Session final : public TrainingSession {
   Session(const Blueprint& blueprint, const Grid& grid)
       : blueprint_(blueprint),
         grid_(grid),
-        parameters_(blueprint.parameters),
-        stage_(blueprint, parameters_),
-        tree_(blueprint.parameters.flat_size, reproducible_levels(blueprint)),
-        reducer_(grid.dp(), backward_spans(blueprint.parameters),
-                 reducer_options(blueprint.config)),
-        optimizer_(blueprint.parameters.flat_size, optimizer_segments(blueprint.parameters),
-                   blueprint.config.optimizer),
-        norm_(blueprint.parameters.flat_size, optimizer_segments(blueprint.parameters)),
-        loss_scale_(blueprint.config.numerics) {
-    parameters_.initialise(static_cast<uint64_t>(blueprint.config.run.seed));
+        store_(blueprint_.parameters, blueprint_.owned, blueprint_.config.grid.zero_stage),
+        blocks_(blueprint_, store_, grid.shard(), grid.replica()),
+        stage_(blueprint_, blocks_, &grid.tp()),
+        pipeline_(blueprint_, stage_, &grid.pp()),
+        segments_(make_segments(blueprint_.parameters)),
+        optimizer_(segments_, blueprint_.owned,
+                   optimizer_indexing(store_.master_indexing(), blocks_.sums_indexing(),
+                                      store_.compute_indexing()),
+                   blueprint_.config.optimizer),
+        norm_(segments_, own_part(), blocks_.sums_indexing()),
+        loss_scale_(blueprint_.config.numerics) {
+    store_.initialise(static_cast<uint64_t>(blueprint_.config.run.seed));
+    blocks_.also_progress([this] { pipeline_.progress(); });
   }
 
   StepOutcome step(const std::vector<MicroBatch>& batches, double learning_rate) override;
   LossSum gradients(const std::vector<MicroBatch>& batches) override;
   LossSum evaluate(const std::vector<MicroBatch>& batches) override;
-  void* flat_parameters() override { return parameters_.master(); }
-  const void* flat_gradients() override { return tree_.current(); }
-  void parameters_changed() override { parameters_.refresh_compute_copy(); }
+  TensorSlabs parameters() const override {
+    return slabs(store_.master_indexing(), store_.master());
+  }
+  TensorSlabs last_gradients() const override {
+    return slabs(blocks_.sums_indexing(), blocks_.sums());
+  }
   ElementType master_type() const override { return ElementTraits<Real>::kType; }
+  std::vector<ChunkSeconds> stage_seconds() override;
 
  private:
   LossSum backward(const std::vector<MicroBatch>& batches, double gradient_scale);
+  LossSum combine(const std::vector<double>& sums, const std::vector<MicroBatch>& batches) const;
+  SquareSums square_sums() const;
+  std::string not_finite_parameter(int64_t own) const;
 
-  Blueprint blueprint_;
+  // What this rank sums and writes for all that hold the same: replicas share nothing.
+  const std::vector<OwnedRange>& own_part() const {
+    static const std::vector<OwnedRange> none;
+    if (blueprint_.rank.data >= blueprint_.zero_shards) return none;
+    return blueprint_.partition.owned_by(blueprint_.rank.data);
+  }
+  TensorSlabs slabs(Indexing indexing, const Real* buffer) const {
+    return owned_slabs(blueprint_.parameters, own_part(), indexing, buffer);
+  }
+
+  const Blueprint blueprint_;
   const Grid& grid_;
-  ParameterStore<T> parameters_;
+  ParameterStore<T> store_;
+  DataParallelBlocks<T> blocks_;
   Stage<T> stage_;
-  GradientTree<Real> tree_;
-  GradientReducer<Real> reducer_;
+  Pipeline<T> pipeline_;
+  std::vector<OptimizerSegment> segments_;
   AdamW<T> optimizer_;
   GradientNorm norm_;
   LossScale loss_scale_;
 };
 
+// The one place where losses of micro-batches become the loss of a global batch: an exact sum, to
+// which each data-parallel rank's last stage contributes once.
+template <class T>
+LossSum Session<T>::combine(const std::vector<double>& sums,
+                            const std::vector<MicroBatch>& batches) const {
+  ExactSum exact;
+  uint64_t numbers[ExactSum::kWords + 2] = {};
+  const RankPlace& me = blueprint_.rank;
+  const bool contributes = me.tensor == 0 &&
+                           me.pipeline + 1 == blueprint_.config.grid.pipeline_parallel &&
+                           !(is_broken_for_test("loss_sum") && me.data > 0);
+  if (contributes) {
+    for (const double s : sums) exact.add(s);
+    for (int64_t i = 0; i < ExactSum::kWords; ++i)
+      numbers[i] = static_cast<uint64_t>(exact.words()[i]);
+    for (const MicroBatch& b : batches) {
+      numbers[ExactSum::kWords] += static_cast<uint64_t>(b.valid_tokens);
+      numbers[ExactSum::kWords + 1] += b.token_hash;
+    }
+  }
+  grid_.world().all_reduce(numbers, ExactSum::kWords + 2, ReduceOp::sum);
+  ExactSum total;
+  int64_t* words = total.words();
+  for (int64_t i = 0; i < ExactSum::kWords; ++i) words[i] = static_cast<int64_t>(numbers[i]);
+  return {total.value(), static_cast<int64_t>(numbers[ExactSum::kWords]),
+          numbers[ExactSum::kWords + 1]};
+}
+
 // Gradients of gradient_scale times the sum of all losses, summed over micro-batches and ranks.
-// Reduction of a block starts as soon as the last micro-batch has passed it.
 template <class T>
 LossSum Session<T>::backward(const std::vector<MicroBatch>& batches, double gradient_scale) {
-  const auto count = static_cast<int64_t>(batches.size());
-  const auto& blocks = blueprint_.parameters.blocks;
-  std::vector<double> sums;
-  tree_.begin(count);
-  for (int64_t i = 0; i < count; ++i) {
-    BackwardHooks hooks;
-    if (i + 1 == count && !is_broken_for_test("gradient_reduction")) {
-      reducer_.begin(tree_.current());
-      hooks.block_done = [&](size_t block) {
-        tree_.close(blocks[block].offset, blocks[block].size);
-        reducer_.ready(static_cast<int64_t>(blocks.size() - 1 - block));
-      };
-      hooks.progress = [&] { reducer_.progress(); };
-    }
-    sums.push_back(stage_.train(as_tokens(batches[i]), gradient_scale, tree_.current(), hooks));
-    if (i + 1 < count) tree_.next();
-  }
-  if (!is_broken_for_test("gradient_reduction")) reducer_.finish();
-  return combine(grid_.dp(), sums, batches);
+  blocks_.begin_step();
+  const std::vector<double> sums =
+      pipeline_.train(as_tokens(batches, blueprint_.config.model), gradient_scale);
+  blocks_.finish_step();
+  sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp());
+  return combine(sums, batches);
+}
+
+// Over all parameters of the model, the same on every rank.
+template <class T>
+SquareSums Session<T>::square_sums() const {
+  SquareSums own = norm_.square_sums(blocks_.sums());
+  SquareSums all;
+  if (is_broken_for_test("norm_sum")) return own;
+  int64_t words[ExactSum::kWords];
+  std::copy(own.sum.words(), own.sum.words() + ExactSum::kWords, words);
+  grid_.world().all_reduce(words, ExactSum::kWords, ReduceOp::sum);
+  std::copy(words, words + ExactSum::kWords, all.sum.words());
+  all.first_not_finite = all.sum.not_finite() > 0 ? std::max<int64_t>(0, own.first_not_finite) : -1;
+  return all;
+}
+
+template <class T>
+std::string Session<T>::not_finite_parameter(int64_t own) const {
+  const Comm& world = grid_.world();
+  const int64_t nobody = std::numeric_limits<int64_t>::max();
+  const int64_t first = world.all_reduce(own >= 0 ? int64_t{world.rank()} : nobody, ReduceOp::min);
+  if (first == nobody) return "a parameter";
+  std::string name;
+  if (world.rank() == first) name = blueprint_.parameters.parameters[static_cast<size_t>(own)].name;
+  return broadcast_text(world, name, static_cast<int>(first));
 }
 
 template <class T>
 StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double learning_rate) {
+  constexpr bool kScales = ElementTraits<T>::kType == ElementType::fp16;
   StepOutcome outcome;
   outcome.loss_scale = loss_scale_.value();
   // Losses are summed, not averaged, and the gradient is divided by the number of valid tokens
   // once, below. In fp16 the sum is divided by the positions of a step beforehand, lest it
   // overflow.
   double scale = 1.0;
-  if (ElementTraits<T>::kType == ElementType::fp16)
-    scale = outcome.loss_scale / static_cast<double>(blueprint_.tokens_per_step);
+  if (kScales) scale = outcome.loss_scale / static_cast<double>(blueprint_.tokens_per_step);
   const LossSum loss = backward(batches, scale);
   outcome.loss = loss.mean();
   outcome.valid_tokens = loss.valid_tokens;
   outcome.token_hash = loss.token_hash;
-  if (!std::isfinite(outcome.loss) && ElementTraits<T>::kType != ElementType::fp16)
+  if (!std::isfinite(outcome.loss) && !kScales)
     throw NumericalError(
         fmt::format("the loss is {}; lower optimizer.learning_rate, lengthen schedule.warmup_steps "
                     "or use numerics.compute_type = \"fp32\"",
                     outcome.loss));
 
-  ScopedPart part(Part::optimizer);
-  const SquareSums squares = norm_.square_sums(tree_.current());
+  const SquareSums squares = square_sums();
   const double unscale = 1.0 / (static_cast<double>(loss.valid_tokens) * scale);
-  outcome.gradient_norm = std::sqrt(squares.total) * unscale;
-  if (!squares.is_finite() && ElementTraits<T>::kType != ElementType::fp16)
+  outcome.gradient_norm = std::sqrt(squares.sum.value()) * unscale;
+  if (!squares.is_finite() && !kScales)
     throw NumericalError(fmt::format(
         "the gradient of {} is not finite at a loss of {}; lower optimizer.learning_rate",
-        blueprint_.parameters.parameters[squares.first_not_finite].name, outcome.loss));
+        not_finite_parameter(norm_.square_sums(blocks_.sums()).first_not_finite), outcome.loss));
   if (loss_scale_.judge(squares.is_finite()) == StepVerdict::skip) {
     outcome.skipped = true;
     return outcome;
   }
   const double clip = clip_factor(outcome.gradient_norm, blueprint_.config.optimizer.gradient_clip);
-  optimizer_.update(parameters_.master(), tree_.current(), parameters_.separate_compute_copy(),
-                    learning_rate, unscale * clip);
+  {
+    ScopedPart part(Part::optimizer);
+    optimizer_.update(store_.master(), blocks_.sums(), store_.separate_compute_copy(),
+                      learning_rate, unscale * clip);
+  }
+  blocks_.parameters_changed();
   return outcome;
 }
 
 template <class T>
 LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
   const LossSum loss = backward(batches, 1.0);
-  Real* flat = tree_.current();
+  Real* sums = blocks_.sums();
   const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.valid_tokens));
-  Kokkos::parallel_for(
-      "gradients.mean",
-      Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, blueprint_.parameters.flat_size),
-      KOKKOS_LAMBDA(const int64_t i) { flat[i] *= factor; });
+  for (const OwnedRange& range : own_part()) {
+    Real* own = sums + (blocks_.sums_indexing() == Indexing::flat ? range.flat : range.compact);
+    Kokkos::parallel_for(
+        "gradients.mean", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, range.size),
+        KOKKOS_LAMBDA(const int64_t i) { own[i] *= factor; });
+  }
   Kokkos::fence();
   return loss;
 }
 
 template <class T>
 LossSum Session<T>::evaluate(const std::vector<MicroBatch>& batches) {
-  std::vector<double> sums;
-  for (const MicroBatch& b : batches) sums.push_back(stage_.evaluate(as_tokens(b)));
-  return combine(grid_.dp(), sums, batches);
+  return combine(pipeline_.evaluate(as_tokens(batches, blueprint_.config.model)), batches);
+}
+
+template <class T>
+std::vector<ChunkSeconds> Session<T>::stage_seconds() {
+  const auto& own = pipeline_.seconds();
+  const auto chunks = static_cast<int64_t>(own.size());
+  const Comm& pp = grid_.pp();
+  std::vector<double> mine, all(static_cast<size_t>(3 * chunks * pp.size()));
+  for (const ChunkSeconds& c : own)
+    mine.insert(mine.end(), {c.forward, c.backward_input, c.backward_weight});
+  pp.all_gather(mine.data(), 3 * chunks, all.data());
+  std::vector<ChunkSeconds> stages;
+  for (int64_t stage = 0; stage < chunks * pp.size(); ++stage) {
+    const double* s =
+        &all[static_cast<size_t>(3 * (stage % pp.size() * chunks + stage / pp.size()))];
+    stages.push_back({s[0], s[1], s[2]});
+  }
+  return stages;
 }
 
 }  // namespace
@@ -229,16 +254,23 @@ std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprin
   throw InternalError("an element type without a session");
 }
 
-int64_t reduction_buffer_bytes(const Blueprint& blueprint) {
-  const bool wide = blueprint.config.numerics.compute_type == ElementType::fp64;
-  return reducer_buffer_bytes(
-      backward_spans(blueprint.parameters), reducer_options(blueprint.config),
-      wide ? ElementType::fp64 : ElementType::fp32, blueprint.data_parallel);
+int64_t communication_buffer_bytes(const Blueprint& b) {
+  switch (b.config.numerics.compute_type) {
+    case ElementType::fp32:
+      return DataParallelBlocks<float>::buffer_bytes(b) + Pipeline<float>::buffer_bytes(b);
+    case ElementType::bf16:
+      return DataParallelBlocks<bf16>::buffer_bytes(b) + Pipeline<bf16>::buffer_bytes(b);
+    case ElementType::fp16:
+      return DataParallelBlocks<fp16>::buffer_bytes(b) + Pipeline<fp16>::buffer_bytes(b);
+    case ElementType::fp64:
+      return DataParallelBlocks<double>::buffer_bytes(b) + Pipeline<double>::buffer_bytes(b);
+  }
+  throw InternalError("an element type without buffers");
 }
 
-MicroBatchRange own_micro_batches(const Blueprint& blueprint, const Grid& grid) {
-  const int64_t first = grid.place().data * blueprint.micro_batches;
-  return {first, first + blueprint.micro_batches};
+MicroBatchRange own_micro_batches(const Blueprint& b) {
+  const MicroBatchSet& own = b.own_micro_batches;
+  return {own.first, own.count, own.stride};
 }
 
 }  // namespace espalier

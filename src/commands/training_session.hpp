@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
+#include "checkpoint/model_file.hpp"
 #include "corpus/prefetcher.hpp"
+#include "engine/pipeline.hpp"
 #include "grid/grid.hpp"
 
 namespace espalier {
@@ -42,12 +44,15 @@ class TrainingSession {
   /// Loss of this rank's micro-batches of one global batch, summed over ranks.
   virtual LossSum evaluate(const std::vector<MicroBatch>& batches) = 0;
 
-  /// Flat buffers in the order of the parameter table, fp32, or fp64 when computing in fp64: the
-  /// master weights, and the gradients of the last gradients() call.
-  virtual void* flat_parameters() = 0;
-  virtual const void* flat_gradients() = 0;
-  virtual void parameters_changed() = 0;  ///< after writing to flat_parameters()
+  /// This rank's parts of the master weights, and of the gradients of the last gradients() call;
+  /// over all ranks each element is there once. Elements are fp32, or fp64 when computing in fp64.
+  virtual TensorSlabs parameters() const = 0;
+  virtual TensorSlabs last_gradients() const = 0;
   virtual ElementType master_type() const = 0;
+
+  /// Seconds of the last step of every stage in order, in this rank's pipeline.
+  /// Collective  over the pipeline axis
+  virtual std::vector<ChunkSeconds> stage_seconds() = 0;
 };
 
 /// Allocates and initialises everything. Collective over the grid.
@@ -55,9 +60,9 @@ std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprin
                                                        const Grid& grid);
 
 /// This rank's share of the global batch's micro-batches.
-MicroBatchRange own_micro_batches(const Blueprint& blueprint, const Grid& grid);
+MicroBatchRange own_micro_batches(const Blueprint& blueprint);
 
-/// Bytes that the gradient reduction will hold on this rank, for the memory bill.
-int64_t reduction_buffer_bytes(const Blueprint& blueprint);
+/// Bytes of the buffers of communication on this rank, for the memory bill.
+int64_t communication_buffer_bytes(const Blueprint& blueprint);
 
 }  // namespace espalier
