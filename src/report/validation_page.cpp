@@ -75,9 +75,12 @@ std::string limits_text(const ValidationTable& table) {
 std::string summary(const ValidationTable& table) {
   const auto all = static_cast<int64_t>(table.rows.size());
   const int64_t bad = table.failures();
-  const char* const plural = all == 1 ? "" : "s";
-  return bad == 0 ? fmt::format("{} of {} layout{} pass", all, all, plural)
-                  : fmt::format("{} of {} layout{} FAIL", bad, all, plural);
+  return fmt::format("{} of {} layouts {}", bad == 0 ? all : bad, all, bad == 0 ? "pass" : "FAIL");
+}
+of {}
+layout {}
+pass ", all, all, plural)
+    : fmt::format("{} of {} layout{} FAIL", bad, all, plural);
 }
 
 // JSON has no word for what is not finite.

@@ -34,14 +34,14 @@ set_same=(--set numerics.reproducible=true)
 case $case in
   same)
     expect 0 "$tiny" --layouts dp2,dp4 --launcher "$site" "${set_same[@]}"
-    says "all 2 layouts pass; every bit must be the same"
+    says "2 of 2 layouts pass; every bit must be the same"
     holds runs/tiny-validate/validate.json '"failures": 0'
     holds runs/tiny-validate/validate.json '"unequal_elements": 0'
     holds runs/tiny-validate/validate.html '<td class="pass">pass</td>'
     ;;
   close)
     expect 0 "$tiny" --layouts dp2 --launcher "$site" --steps 20 --directory w
-    says "all 1 layouts pass; allowed: loss 1e-05"
+    says "1 of 1 layouts pass; allowed: loss 1e-05"
     # The same runs against a limit that rounding breaks: the numbers are not zeros.
     expect 5 "$tiny" --layouts dp2 --launcher "$site" --steps 20 --directory w --overwrite \
       --tolerance 1e-14
