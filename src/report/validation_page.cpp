@@ -77,11 +77,6 @@ std::string summary(const ValidationTable& table) {
   const int64_t bad = table.failures();
   return fmt::format("{} of {} layouts {}", bad == 0 ? all : bad, all, bad == 0 ? "pass" : "FAIL");
 }
-of {}
-layout {}
-pass ", all, all, plural)
-    : fmt::format("{} of {} layout{} FAIL", bad, all, plural);
-}
 
 // JSON has no word for what is not finite.
 Json number(double x) {

@@ -52,11 +52,11 @@ case $case in
     says "layouts of up to 2 ranks, 5 steps each" "dp2"
     ;;
   broken)
-    launcher break.sh 'export ESPALIER_TEST_BREAK=gradient_reduction'
+    launcher break.sh 'export ESPALIER_TEST_BREAK=tensor_sum'
     for mode in true false; do
-      expect 5 "$tiny" --layouts dp2 --launcher "$work/break.sh {ranks}" --overwrite \
+      expect 5 "$tiny" --layouts tp2 --launcher "$work/break.sh {ranks}" --overwrite \
         --set numerics.reproducible=$mode
-      says "FAIL dp2:" "the gradient norm differs by" "1 of 1 layouts FAIL"
+      says "FAIL tp2:" "the gradient norm differs by" "1 of 1 layouts FAIL"
     done
     holds runs/tiny-validate/validate.json '"failures": 1'
     ;;
