@@ -26,7 +26,7 @@ struct Bucket {
 /// What one shard owns of one bucket. Its compact buffers hold all its ranges one behind the other.
 struct OwnedRange {
   int64_t flat = 0, size = 0;
-  int64_t compact = 0;  // a multiple of kParameterAlignment where the range begins as the bucket's
+  int64_t compact = 0;  // of Partition::owned: a multiple of kParameterAlignment
 };
 
 /// How a buffer is indexed: as the whole flat buffer, or as a shard's compact one.

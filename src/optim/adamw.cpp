@@ -164,7 +164,8 @@ AdamW<T>::AdamW(const std::vector<OptimizerSegment>& segments, const std::vector
 template <class T>
 void AdamW<T>::update(Acc<T>* master, const Acc<T>* gradient, T* compute, double learning_rate,
                       double gradient_scale) {
-  ESPALIER_REQUIRE((compute == nullptr) == (std::is_same_v<T, Acc<T>>),
+  // A rank that owns nothing has no buffers either.
+  ESPALIER_REQUIRE(chunks_.extent(0) == 0 || (compute == nullptr) == (std::is_same_v<T, Acc<T>>),
                    "AdamW in {}: the compute copy is {}", element_name(ElementTraits<T>::kType),
                    compute == nullptr ? "missing" : "the master itself");
   ++state_.updates;

@@ -1,55 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reduction of gradients against the tree over all leaves, which every rank computes for
-// itself: the same bytes on every number of ranks.
+// itself: the same bytes on every number of ranks and in every division into groups.
 #include "parallel/gradient_reducer.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <map>
-
 #include "core/error.hpp"
-#include "core/random.hpp"
-#include "mpi_main.hpp"
-#include "parallel/tree_sum.hpp"
+#include "reducer_problem.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr int64_t kLeaves = 8;
-constexpr int64_t kSize = 40000;
-
-// Blocks from the last to the first, as backward passes finish them: neighbours that merge, one
-// that is cut, one that is empty, and a hole of 17 elements (padding) which stays as it is.
-const std::vector<GradientSpan> kSpans = {{39000, 1000}, {38500, 500}, {38000, 500}, {10017, 27983},
-                                          {10017, 0},    {5000, 5000}, {0, 5000}};
-constexpr int64_t kHoleFirst = 10000, kHoleSize = 17;
-
-// Values over seven decades, so that another order of additions gives other bits.
-template <class Real>
-const std::vector<Real>& leaf(int64_t index) {
-  static std::map<int64_t, std::vector<Real>> made;
-  std::vector<Real>& v = made[index];
-  if (!v.empty()) return v;
-  for (int64_t i = 0; i < kSize; ++i) {
-    const auto at = static_cast<uint64_t>(index * kSize + i);
-    const double power = 7.0 * random_uniform(5, hash_name("magnitude"), at);
-    v.push_back(static_cast<Real>(random_normal(5, hash_name("leaf"), at) * std::pow(10.0, power)));
-  }
-  return v;
-}
-
-template <class Real, class Wire = Real>
-std::vector<Real> tree_of(const std::vector<std::vector<Wire>>& leaves) {
-  std::vector<const Wire*> pointers;
-  for (const auto& l : leaves) pointers.push_back(l.data());
-  std::vector<Real> sum(static_cast<size_t>(kSize));
-  TreeSum<Real, Wire>()(pointers, sum.data(), kSize);
-  return sum;
-}
+constexpr ReducerResult kResults[] = {ReducerResult::everywhere, ReducerResult::at_owner};
 
 // Which leaves the ranks hold: 8 in all where that is a multiple of the ranks, else one a rank.
 struct Share {
@@ -65,62 +27,73 @@ std::vector<Real> contribution(int64_t rank) {
   for (int64_t k = 0; k < share.per_rank; ++k) own.push_back(leaf<Real>(rank * share.per_rank + k));
   return tree_of<Real>(own);
 }
-
 template <class Real>
-std::vector<Real> tree_of_all_leaves() {
-  const Share share;
-  std::vector<std::vector<Real>> all;
-  for (int64_t k = 0; k < share.ranks * share.per_rank; ++k) all.push_back(leaf<Real>(k));
-  return tree_of<Real>(all);
+std::vector<Real> contribution() {
+  return contribution<Real>(test_session().rank());
 }
 
-// Elements of spans that differ in any bit; the hole must hold what the rank put there.
 template <class Real>
-int64_t differing(const std::vector<Real>& got, const std::vector<Real>& expected) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < kSize; ++i)
-    if (i < kHoleFirst || i >= kHoleFirst + kHoleSize)
-      count += std::memcmp(&got[static_cast<size_t>(i)], &expected[static_cast<size_t>(i)],
-                           sizeof(Real)) != 0;
-  return count;
+const std::vector<Real>& tree_of_all_leaves() {
+  static const std::vector<Real> sum = [] {
+    const Share share;
+    std::vector<std::vector<Real>> all;
+    for (int64_t k = 0; k < share.ranks * share.per_rank; ++k) all.push_back(leaf<Real>(k));
+    return tree_of<Real>(all);
+  }();
+  return sum;
+}
+
+Partition partition(int64_t shards, int64_t bucket = 2500) {
+  return make_partition(problem_table(), shards, bucket, BucketJoin::yes);
+}
+
+template <class Real>
+ReducerOptions options(ReducerResult result = ReducerResult::everywhere,
+                       ReduceTime time = ReduceTime::during_backward) {
+  return {ElementTraits<Real>::kType, time, result};
 }
 
 template <class Real>
 void run_step(GradientReducer<Real>& reducer, std::vector<Real>& gradients) {
   reducer.begin(gradients.data());
-  for (int64_t s = 0; s < static_cast<int64_t>(kSpans.size()); ++s) {
-    reducer.ready(s);
+  for (auto b = static_cast<int64_t>(problem_table().blocks.size()) - 1; b >= 0; --b) {
+    reducer.ready(b);
     reducer.progress();
   }
   reducer.finish();
 }
 
+// Elements that must be right and are not.
 template <class Real>
-ReducerOptions options(int64_t bucket_bytes, ReduceTime time = ReduceTime::during_backward) {
-  ReducerOptions o;
-  o.bucket_bytes = bucket_bytes;
-  o.wire = ElementTraits<Real>::kType;
-  o.time = time;
-  return o;
+int64_t wrong(const std::vector<Real>& got, const std::vector<Real>& expected, const Partition& p,
+              int64_t shard, ReducerResult result) {
+  if (result == ReducerResult::everywhere) return differing(got, expected);
+  int64_t count = 0;
+  for (const OwnedRange& r : p.owned_by(shard))
+    count += differing(got.data() + r.flat, expected.data() + r.flat, r.size);
+  return count;
 }
 
 template <class Real>
 void expect_tree_bits() {
-  const Comm& world = test_session().world();
-  const std::vector<Real> expected = tree_of_all_leaves<Real>();
-  const std::vector<Real> own = contribution<Real>(world.rank());
-  for (const int64_t bucket : {int64_t{3000}, int64_t{12000}, int64_t{1} << 20})
-    for (const ReduceTime time : {ReduceTime::during_backward, ReduceTime::at_finish}) {
-      GradientReducer<Real> reducer(world, kSpans, options<Real>(bucket, time));
-      for (int step = 0; step < 2; ++step) {
-        std::vector<Real> gradients = own;
-        run_step(reducer, gradients);
-        EXPECT_EQ(differing(gradients, expected), 0)
-            << "buckets of " << bucket << ", step " << step;
-        for (int64_t i = kHoleFirst; i < kHoleFirst + kHoleSize; ++i)
-          EXPECT_EQ(gradients[static_cast<size_t>(i)], own[static_cast<size_t>(i)]) << i;
-      }
-    }
+  const std::vector<Real> own = contribution<Real>();
+  for (const int shards : group_sizes()) {
+    const Groups groups(shards);
+    for (const int64_t bucket : {int64_t{300}, int64_t{1} << 20})
+      for (const ReduceTime time : {ReduceTime::during_backward, ReduceTime::at_finish})
+        for (const ReducerResult result : kResults) {
+          const Partition p = partition(shards, bucket);
+          GradientReducer<Real> reducer(groups.shard, groups.replica, p,
+                                        options<Real>(result, time));
+          for (int step = 0; step < 2; ++step) {
+            std::vector<Real> gradients = own;
+            run_step(reducer, gradients);
+            EXPECT_EQ(wrong(gradients, tree_of_all_leaves<Real>(), p, groups.shard.rank(), result),
+                      0)
+                << shards << " shards, buckets of " << bucket << ", step " << step;
+          }
+        }
+  }
 }
 
 TEST(Reducer, GivesTheBitsOfTheTreeInFloat) {
@@ -132,58 +105,89 @@ TEST(Reducer, GivesTheBitsOfTheTreeInDouble) {
 
 // Negative control: without the contribution of one rank the comparison above must fail.
 TEST(Reducer, ALostContributionIsSeen) {
-  const Comm& world = test_session().world();
-  std::vector<float> gradients = contribution<float>(world.rank());
-  if (world.rank() == world.size() - 1) std::fill(gradients.begin(), gradients.end(), 0.0f);
-  GradientReducer<float> reducer(world, kSpans, options<float>(12000));
-  run_step(reducer, gradients);
-  EXPECT_GT(differing(gradients, tree_of_all_leaves<float>()), kSize / 2);
+  for (const int shards : group_sizes()) {
+    const Groups groups(shards);
+    const Partition p = partition(shards);
+    std::vector<float> gradients = contribution<float>();
+    if (test_session().rank() == test_session().size() - 1)
+      std::fill(gradients.begin(), gradients.end(), 0.0f);
+    GradientReducer<float> reducer(groups.shard, groups.replica, p, options<float>());
+    run_step(reducer, gradients);
+    EXPECT_GT(differing(gradients, tree_of_all_leaves<float>()),
+              static_cast<int64_t>(gradients.size()) / 2);
+  }
+}
+
+std::vector<bf16> rounded(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// One level of the sum: values are rounded where they travel, sums are not.
+std::vector<float> level_sum(const std::vector<std::vector<float>>& values) {
+  if (values.size() == 1) return values[0];
+  std::vector<std::vector<bf16>> sent;
+  for (const auto& v : values) sent.push_back(rounded(v));
+  return tree_of<float, bf16>(sent);
+}
+
+void round_all(std::vector<float>& values) {
+  for (float& x : values) x = bf16(x);
 }
 
 TEST(Reducer, RoundsForTheWireAndAddsInFloat) {
-  const Comm& world = test_session().world();
-  std::vector<float> gradients = contribution<float>(world.rank());
-  ReducerOptions o = options<float>(12000);
-  o.wire = ElementType::bf16;
-  std::vector<float> expected = gradients;  // one rank sends nothing, so nothing is rounded
-  if (world.size() > 1) {
-    std::vector<std::vector<bf16>> sent;
-    for (int r = 0; r < world.size(); ++r) {
-      const std::vector<float> whole = contribution<float>(r);
-      sent.emplace_back(whole.begin(), whole.end());
+  for (const int shards : group_sizes())
+    for (const ReducerResult result : kResults) {
+      const Groups groups(shards);
+      std::vector<std::vector<float>> sums;
+      for (int64_t g = 0; g < groups.replicas; ++g) {
+        std::vector<std::vector<float>> members;
+        for (int64_t s = 0; s < shards; ++s) members.push_back(contribution<float>(g * shards + s));
+        sums.push_back(level_sum(members));
+      }
+      std::vector<float> expected = level_sum(sums);
+      const bool travels_last =
+          groups.replicas > 1 || (shards > 1 && result == ReducerResult::everywhere);
+      if (travels_last) round_all(expected);
+      const Partition p = partition(shards);
+      ReducerOptions o = options<float>(result);
+      o.wire = ElementType::bf16;
+      GradientReducer<float> reducer(groups.shard, groups.replica, p, o);
+      std::vector<float> gradients = contribution<float>();
+      run_step(reducer, gradients);
+      EXPECT_EQ(wrong(gradients, expected, p, groups.shard.rank(), result), 0) << shards;
     }
-    expected = tree_of<float, bf16>(sent);
-    for (float& x : expected) x = bf16(x);
-  }
-  GradientReducer<float> reducer(world, kSpans, o);
-  run_step(reducer, gradients);
-  EXPECT_EQ(differing(gradients, expected), 0);
 }
 
-TEST(Reducer, SpansMayBeReadyInAnyOrder) {
-  const Comm& world = test_session().world();
-  std::vector<float> gradients = contribution<float>(world.rank());
-  GradientReducer<float> reducer(world, kSpans, options<float>(9000));
-  reducer.begin(gradients.data());
-  const auto spans = static_cast<int64_t>(kSpans.size());
-  for (int64_t k = 0; k < spans; ++k) {
-    reducer.ready((k * 3 + world.rank()) % spans);  // another order on every rank
-    reducer.progress();
+TEST(Reducer, BlocksMayBeReadyInAnyOrder) {
+  for (const int shards : group_sizes()) {
+    const Groups groups(shards);
+    const Partition p = partition(shards);
+    std::vector<float> gradients = contribution<float>();
+    GradientReducer<float> reducer(groups.shard, groups.replica, p, options<float>());
+    reducer.begin(gradients.data());
+    const auto blocks = static_cast<int64_t>(p.blocks.size());
+    ASSERT_EQ(blocks, 7);
+    for (int64_t k = 0; k < blocks; ++k) {
+      reducer.ready((k * 3 + test_session().rank()) % blocks);  // another order on every rank
+      reducer.progress();
+    }
+    reducer.finish();
+    EXPECT_EQ(differing(gradients, tree_of_all_leaves<float>()), 0);
   }
-  reducer.finish();
-  EXPECT_EQ(differing(gradients, tree_of_all_leaves<float>()), 0);
 }
 
 TEST(Reducer, OverlapsBetweenBeginAndFinish) {
-  const Comm& world = test_session().world();
-  if (world.size() == 1) GTEST_SKIP() << "nothing travels on one rank";
+  if (test_session().size() == 1) GTEST_SKIP() << "nothing travels on one rank";
+  const Groups groups(test_session().size());
+  const Partition p = partition(groups.shards);
   const auto calls_before_finish = [&](ReduceTime time) {
-    std::vector<float> gradients = contribution<float>(world.rank());
-    GradientReducer<float> reducer(world, kSpans, options<float>(9000, time));
-    world.take_stats();
+    std::vector<float> gradients = contribution<float>();
+    GradientReducer<float> reducer(groups.shard, groups.replica, p,
+                                   options<float>(ReducerResult::everywhere, time));
+    groups.shard.take_stats();
     reducer.begin(gradients.data());
-    for (int64_t s = 0; s < static_cast<int64_t>(kSpans.size()); ++s) reducer.ready(s);
-    const int64_t calls = world.stats().calls;
+    for (size_t b = 0; b < p.blocks.size(); ++b) reducer.ready(static_cast<int64_t>(b));
+    const int64_t calls = groups.shard.stats().calls;
     reducer.finish();
     return calls;
   };
@@ -192,61 +196,83 @@ TEST(Reducer, OverlapsBetweenBeginAndFinish) {
 }
 
 TEST(Reducer, CountsWhatItSends) {
-  const Comm& world = test_session().world();
-  for (const ElementType wire : {ElementType::fp32, ElementType::bf16}) {
-    std::vector<float> gradients = contribution<float>(world.rank());
-    ReducerOptions o = options<float>(12000);
-    o.wire = wire;
-    GradientReducer<float> reducer(world, kSpans, o);
-    world.take_stats();
-    run_step(reducer, gradients);
-    const int64_t n = world.size();
-    int64_t sent = world.take_stats().bytes;
-    world.all_reduce(&sent, 1, ReduceOp::sum);
-    // Over all ranks each element travels n - 1 times to its owner and n - 1 times from it.
-    EXPECT_EQ(sent, 2 * (n - 1) * (kSize - kHoleSize) * element_bytes(wire));
-  }
+  for (const int shards : group_sizes())
+    for (const ElementType wire : {ElementType::fp32, ElementType::bf16})
+      for (const ReducerResult result : kResults) {
+        const Groups groups(shards);
+        const Partition p = partition(shards);
+        ReducerOptions o = options<float>(result);
+        o.wire = wire;
+        GradientReducer<float> reducer(groups.shard, groups.replica, p, o);
+        groups.shard.take_stats();
+        groups.replica.take_stats();
+        std::vector<float> gradients = contribution<float>();
+        run_step(reducer, gradients);
+        const int64_t own = groups.shard.take_stats().bytes + groups.replica.take_stats().bytes;
+        const int64_t sent = test_session().world().all_reduce(own, ReduceOp::sum);
+        // Over a group each element travels S - 1 times to its owner and as often from it; over
+        // the replicas R - 1 times and back.
+        const int64_t ways = result == ReducerResult::everywhere ? 2 : 1;
+        const int64_t times = ways * (shards - 1) * groups.replicas + 2 * (groups.replicas - 1);
+        EXPECT_EQ(sent, times * static_cast<int64_t>(gradients.size()) * element_bytes(wire));
+      }
 }
 
 TEST(Reducer, ForetellsItsMemory) {
-  const Comm& world = test_session().world();
-  for (const int64_t bucket : {int64_t{3000}, int64_t{12000}, int64_t{1} << 20})
-    for (const ElementType wire : {ElementType::fp32, ElementType::bf16}) {
-      ReducerOptions o = options<float>(bucket);
-      o.wire = wire;
-      const GradientReducer<float> reducer(world, kSpans, o);
-      EXPECT_EQ(reducer.buffer_bytes(),
-                reducer_buffer_bytes(kSpans, o, ElementType::fp32, world.size()));
-      EXPECT_EQ(reducer.buffer_bytes() > 0, world.size() > 1);
-      // fp32 holds at most what the other ranks send of one bucket, in each lane; the slack is the
-      // rounding of slices to whole vectors.
-      if (wire == ElementType::fp32) {
-        EXPECT_LE(reducer.buffer_bytes(), kReducerLanes * (bucket + 64 * world.size()));
+  for (const int shards : group_sizes())
+    for (const int64_t bucket : {int64_t{700}, int64_t{2500}, int64_t{1} << 20})
+      for (const ElementType wire : {ElementType::fp32, ElementType::bf16}) {
+        const Groups groups(shards);
+        const Partition p = partition(shards, bucket);
+        ReducerOptions o = options<float>();
+        o.wire = wire;
+        const GradientReducer<float> reducer(groups.shard, groups.replica, p, o);
+        EXPECT_EQ(reducer.buffer_bytes(),
+                  reducer_buffer_bytes(p, o, ElementType::fp32, groups.replicas));
+        EXPECT_EQ(reducer.buffer_bytes() > 0, test_session().size() > 1);
       }
-    }
 }
 
 TEST(Reducer, RefusesMisuse) {
-  const Comm& world = test_session().world();
-  std::vector<float> gradients(static_cast<size_t>(kSize), 1.0f);
+  const Groups groups(test_session().size());
+  const Partition p = partition(groups.shards);
+  std::vector<float> gradients(leaf<float>(0).size(), 1.0f);
+  const auto make = [&](const ReducerOptions& o) {
+    return std::make_unique<GradientReducer<float>>(groups.shard, groups.replica, p, o);
+  };
   {
-    GradientReducer<float> reducer(world, kSpans, options<float>(12000, ReduceTime::at_finish));
-    EXPECT_THROW(reducer.ready(0), InternalError);
-    EXPECT_THROW(reducer.finish(), InternalError);
-    reducer.begin(gradients.data());
-    EXPECT_THROW(reducer.begin(gradients.data()), InternalError);
-    reducer.ready(0);
-    EXPECT_THROW(reducer.ready(0), InternalError);
-    EXPECT_THROW(reducer.ready(100), InternalError);
-    EXPECT_THROW(reducer.finish(), InternalError);  // the other spans are missing
+    const auto reducer = make(options<float>(ReducerResult::everywhere, ReduceTime::at_finish));
+    EXPECT_THROW(reducer->ready(0), InternalError);
+    EXPECT_THROW(reducer->finish(), InternalError);
+    reducer->begin(gradients.data());
+    EXPECT_THROW(reducer->begin(gradients.data()), InternalError);
+    reducer->ready(0);
+    EXPECT_THROW(reducer->ready(0), InternalError);
+    EXPECT_THROW(reducer->ready(100), InternalError);
+    EXPECT_THROW(reducer->finish(), InternalError);  // the other blocks are missing
   }
-  if (world.size() > 1) {
-    ReducerOptions o = options<float>(12000);
+  const Partition other = partition(groups.shards + 1);
+  EXPECT_THROW(GradientReducer<float>(groups.shard, groups.replica, other, options<float>()),
+               InternalError);
+  if (test_session().size() > 1) {
+    ReducerOptions o = options<float>();
     o.wire = ElementType::fp16;
-    EXPECT_THROW(GradientReducer<float>(world, kSpans, o), InternalError);
+    EXPECT_THROW(make(o), InternalError);
     o.wire = ElementType::bf16;
-    EXPECT_THROW(GradientReducer<double>(world, kSpans, o), InternalError);
+    EXPECT_THROW(GradientReducer<double>(groups.shard, groups.replica, p, o), InternalError);
   }
+}
+
+// Run with ESPALIER_TEST_BREAK=replica_reduction: the sum of one group must not pass for that of
+// all.
+TEST(ReducerControl, AMissingReplicaLevelIsSeen) {
+  const Groups groups(test_session().size() / 2);
+  const Partition p = partition(groups.shards);
+  std::vector<float> gradients = contribution<float>();
+  GradientReducer<float> reducer(groups.shard, groups.replica, p, options<float>());
+  run_step(reducer, gradients);
+  EXPECT_GT(differing(gradients, tree_of_all_leaves<float>()),
+            static_cast<int64_t>(gradients.size()) / 2);
 }
 
 }  // namespace

@@ -1,100 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of squares: value, independence of place, and values that are not finite.
+// Sums of squares: value, the same words for every layout, and values that are not finite.
 #include "optim/gradient_norm.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "small_table.hpp"
 
 namespace espalier {
 namespace {
 
-constexpr int64_t kSize = 150001;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <class Real>
-Buffer<Real> gradients(int64_t size = kSize) {
-  Buffer<Real> g("gradients", static_cast<size_t>(size));
-  for (int64_t i = 0; i < size; ++i)
-    g(i) = static_cast<Real>(1e-3 * random_normal(1, 2, static_cast<uint64_t>(i)));
-  return g;
+SquareSums whole_sums(const ParameterTable& table, const std::vector<Real>& flat) {
+  const GradientNorm norm(make_segments(table), own_everything(table.flat_size), Indexing::flat);
+  return norm.square_sums(flat.data());
 }
 
-const std::vector<OptimizerSegment> kSegments = {{0, 100000, WeightDecay::apply},
-                                                 {100000, 1, WeightDecay::none},
-                                                 {100007, 49994, WeightDecay::apply}};
+bool equal_words(ExactSum a, ExactSum b) {
+  return std::memcmp(a.words(), b.words(), sizeof(int64_t) * ExactSum::kWords) == 0;
+}
 
 template <class Real>
-void expect_plain_sums() {
-  const Buffer<Real> g = gradients<Real>();
-  const SquareSums sums = GradientNorm(kSize, kSegments).square_sums(g.data());
-  ASSERT_EQ(sums.by_segment.size(), 3u);
-  long double total = 0.0L;
-  for (size_t s = 0; s < 3; ++s) {
-    long double plain = 0.0L;
-    for (int64_t i = 0; i < kSegments[s].size; ++i) {
-      const long double x = g(kSegments[s].offset + i);
-      plain += x * x;
-    }
-    total += plain;
-    // 1e5 additions of positive numbers in many short chains: far below 1e5 eps
-    EXPECT_NEAR(sums.by_segment[s], static_cast<double>(plain), 1e-12 * static_cast<double>(plain));
-  }
-  EXPECT_NEAR(sums.total, static_cast<double>(total), 1e-12 * static_cast<double>(total));
+void expect_plain_sum() {
+  const ParameterTable table = small_table();
+  const auto flat = flat_values<Real>(table, 1, static_cast<Real>(kNan));
+  long double plain = 0.0L;
+  for (const Real x : flat)
+    if (!std::isnan(x)) plain += static_cast<long double>(x) * x;
+  const SquareSums sums = whole_sums(table, flat);
   EXPECT_TRUE(sums.is_finite());
+  // a cell of at most 37 elements in short chains, then nothing until the last rounding
+  EXPECT_NEAR(sums.sum.value(), static_cast<double>(plain), 1e-15 * static_cast<double>(plain));
 }
 
 TEST(GradientNorm, IsThePlainSumInFloat) {
-  expect_plain_sums<float>();
+  expect_plain_sum<float>();
 }
 TEST(GradientNorm, IsThePlainSumInDouble) {
-  expect_plain_sums<double>();
+  expect_plain_sum<double>();
 }
 
-TEST(GradientNorm, DependsOnNeitherPlaceNorNeighbours) {
-  constexpr int64_t kLength = 70001;
-  const Buffer<float> source = gradients<float>(kLength);
-  double first = 0.0;
-  for (const int64_t offset : {0, 1, 7, 16, 33, 1000}) {
-    Buffer<float> g("gradients", static_cast<size_t>(kLength + offset + 50));
-    for (int64_t i = 0; i < offset; ++i) g(i) = 1e3f;
-    for (int64_t i = 0; i < kLength; ++i) g(offset + i) = source(i);
-    std::vector<OptimizerSegment> segments = {{offset, kLength, WeightDecay::apply}};
-    if (offset > 0) segments.insert(segments.begin(), {0, offset, WeightDecay::apply});
-    const SquareSums sums =
-        GradientNorm(static_cast<int64_t>(g.extent(0)), segments).square_sums(g.data());
-    if (offset == 0) first = sums.by_segment.back();
-    EXPECT_EQ(sums.by_segment.back(), first) << offset;  // every bit
+// The sum of all ranks' words, whoever owns what and however the buffers are indexed.
+template <class Real>
+ExactSum sum_over(int64_t tensor_ranks, int64_t shards, int64_t bucket, BucketJoin join,
+                  Indexing indexing) {
+  ExactSum all;
+  for (int64_t rank = 0; rank < tensor_ranks; ++rank) {
+    const ParameterTable table = small_table(tensor_ranks, rank);
+    const auto flat = flat_values<Real>(table, 1, static_cast<Real>(kNan));
+    const auto segments = make_segments(table);
+    const Partition partition = make_partition(table, shards, bucket, join);
+    for (int64_t s = 0; s < shards; ++s) {
+      const GradientNorm norm(segments, partition.owned_by(s), indexing);
+      const auto buffer = indexing == Indexing::flat ? flat : compacted(flat, partition, s);
+      const SquareSums sums = norm.square_sums(buffer.data());
+      EXPECT_TRUE(sums.is_finite());
+      all.add(sums.sum);
+    }
   }
+  return all;
 }
 
-TEST(GradientNorm, FindsTheSegmentThatIsNotFinite) {
+template <class Real>
+void expect_same_words() {
+  const ParameterTable table = small_table();
+  const ExactSum expected =
+      whole_sums(table, flat_values<Real>(table, 1, static_cast<Real>(kNan))).sum;
+  for (const int64_t ranks : {1, 2, 4})
+    for (const int64_t shards : {1, 2, 3, 8})
+      for (const int64_t bucket : {int64_t{100}, int64_t{1} << 30})
+        for (const BucketJoin join : {BucketJoin::yes, BucketJoin::no})
+          for (const Indexing indexing : {Indexing::flat, Indexing::compact})
+            EXPECT_TRUE(
+                equal_words(sum_over<Real>(ranks, shards, bucket, join, indexing), expected))
+                << ranks << " tensor ranks, " << shards << " shards, buckets of " << bucket;
+}
+
+TEST(GradientNorm, HasTheSameWordsForEveryLayoutInFloat) {
+  expect_same_words<float>();
+}
+TEST(GradientNorm, HasTheSameWordsForEveryLayoutInDouble) {
+  expect_same_words<double>();
+}
+
+// Negative control: other shards cut other cells, and so round otherwise; and a gradient that
+// changes by one bit is seen.
+TEST(GradientNorm, OtherCellsHaveOtherWords) {
+  const ParameterTable table = small_table(), unsplit = small_table(1, 0, 1);
+  auto flat = flat_values<float>(table, 1, 0.0f);
+  const ExactSum expected = whole_sums(table, flat).sum;
+  EXPECT_FALSE(
+      equal_words(whole_sums(unsplit, flat_values<float>(unsplit, 1, 0.0f)).sum, expected));
+  flat[table.parameters.back().offset] *= 1.0f + 0x1p-20f;
+  EXPECT_FALSE(equal_words(whole_sums(table, flat).sum, expected));
+}
+
+TEST(GradientNorm, FindsTheFirstParameterThatIsNotFinite) {
+  const ParameterTable table = small_table();
+  const auto sound = flat_values<float>(table, 1, std::numeric_limits<float>::quiet_NaN());
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()})
-    for (size_t s = 0; s < 3; ++s) {
-      const Buffer<float> g = gradients<float>();
-      const OptimizerSegment& segment = kSegments[s];
-      g(segment.offset + segment.size - 1) = bad;
-      const SquareSums sums = GradientNorm(kSize, kSegments).square_sums(g.data());
+    for (size_t i = 0; i < table.parameters.size(); ++i) {
+      auto flat = sound;
+      const ParameterSpec& p = table.parameters[i];
+      flat[static_cast<size_t>(p.offset + p.size() - 1)] = bad;
+      flat[static_cast<size_t>(table.parameters.back().offset)] = bad;
+      const SquareSums sums = whole_sums(table, flat);
       EXPECT_FALSE(sums.is_finite());
-      EXPECT_EQ(sums.first_not_finite, static_cast<int64_t>(s));
+      EXPECT_EQ(sums.first_not_finite, static_cast<int64_t>(i));
+      EXPECT_TRUE(std::isnan(sums.sum.value()));
     }
   // The largest float is finite, and so is its square in double.
-  const Buffer<float> g = gradients<float>();
-  g(5) = std::numeric_limits<float>::max();
-  EXPECT_TRUE(GradientNorm(kSize, kSegments).square_sums(g.data()).is_finite());
-  // What lies between segments does not count.
-  g(100003) = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(GradientNorm(kSize, kSegments).square_sums(g.data()).is_finite());
+  auto flat = sound;
+  flat[5] = std::numeric_limits<float>::max();
+  EXPECT_TRUE(whole_sums(table, flat).is_finite());
 }
 
-TEST(GradientNorm, RefusesSegmentsOutsideTheBuffer) {
-  EXPECT_THROW(GradientNorm(10, {{5, 6, WeightDecay::apply}}), InternalError);
-  EXPECT_THROW(GradientNorm(10, {{-1, 6, WeightDecay::apply}}), InternalError);
+TEST(GradientNorm, RefusesRangesThatCutRows) {
+  OptimizerSegment s;
+  s.size = 12;
+  s.row = s.cell = 4;
+  const auto norm = [&](const OwnedRange& range) {
+    return GradientNorm({s}, {range}, Indexing::flat);
+  };
+  EXPECT_NO_THROW(norm({4, 8, 0}));
+  EXPECT_THROW(norm({5, 7, 0}), InternalError);
+  EXPECT_THROW(norm({4, 5, 0}), InternalError);
+  EXPECT_THROW(GradientNorm({s, s}, {{0, 12, 0}}, Indexing::flat), InternalError);
+  EXPECT_THROW(GradientNorm({s}, {{4, 4, 0}, {0, 4, 16}}, Indexing::flat), InternalError);
 }
 
 TEST(GradientNorm, ClipsAsPyTorchDoes) {
