@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// espalier debug compare A B: whether two runs computed the same.
+// espalier debug compare A B: whether two runs computed the same. What is compared, and what the
+// JSON form holds, stands in docs/validate.md.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "blueprint/parameter_table.hpp"
-#include "checkpoint/model_file.hpp"
+#include "checkpoint/tensor_file.hpp"
 #include "commands/run_folder.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "deck/deck.hpp"
 
 namespace espalier {
 namespace {
+
+constexpr const char* kParameters = "parameters/";
+
+struct CompareRequest {
+  std::string first, second, base, json;
+  double tolerance = 0.0;
+};
 
 // Numbers that are not finite stand in the file as text: never equal to anything.
 double number(const nlohmann::json& record, const char* key) {
@@ -42,71 +49,155 @@ double relative_difference(double a, double b) {
   return std::abs(a - b) / std::max(std::abs(a), std::abs(b));
 }
 
-struct CompareRequest {
-  std::string first, second;
-  double tolerance = 0.0;
+struct LossComparison {
+  size_t steps = 0;
+  double loss = 0.0, norm = 0.0;  // largest relative differences
 };
 
-// The norm of the difference over the norm; infinite where a number is not finite.
-double vector_difference(const std::vector<double>& a, const std::vector<double>& b, int64_t offset,
-                         int64_t size) {
-  double difference = 0.0, norm = 0.0;
-  for (int64_t i = offset; i < offset + size; ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return HUGE_VAL;
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += a[i] * a[i];
-  }
-  return difference == 0.0 ? 0.0 : std::sqrt(difference / std::max(norm, 1e-300));
-}
-
-double compare_losses(const CompareRequest& request) {
+LossComparison compare_losses(const CompareRequest& request) {
   const auto a = read_losses(RunFolder{request.first}.metrics());
   const auto b = read_losses(RunFolder{request.second}.metrics());
   if (a.size() != b.size() || a.empty())
     throw DataError(fmt::format("{} has {} steps, {} has {}; compare runs of the same length",
                                 request.first, a.size(), request.second, b.size()));
-  double worst_loss = 0.0, worst_norm = 0.0;
+  LossComparison worst{a.size()};
   for (size_t i = 0; i < a.size(); ++i) {
-    worst_loss = std::max(worst_loss, relative_difference(a[i].first, b[i].first));
-    worst_norm = std::max(worst_norm, relative_difference(a[i].second, b[i].second));
+    worst.loss = std::max(worst.loss, relative_difference(a[i].first, b[i].first));
+    worst.norm = std::max(worst.norm, relative_difference(a[i].second, b[i].second));
   }
-  info("loss           {:.3e} largest relative difference over {} steps", worst_loss, a.size());
-  info("gradient norm  {:.3e}", worst_norm);
-  return std::max(worst_loss, worst_norm);
+  return worst;
+}
+
+// Squares of one tensor, or of several added up. Infinite where a number is not finite.
+struct Squares {
+  double difference = 0.0, first = 0.0, update = 0.0;
+  int64_t unequal = 0, size = 0;  // elements whose bits differ; all
+
+  void operator+=(const Squares& other) {
+    difference += other.difference;
+    first += other.first;
+    update += other.update;
+    unequal += other.unequal;
+    size += other.size;
+  }
+  /// Norm of the difference over the norm of the first run's parameters, or of their update.
+  double relative() const { return over(first); }
+  double relative_update() const { return over(update); }
+
+ private:
+  double over(double norm) const {
+    if (difference == 0.0) return 0.0;
+    return std::isfinite(difference) && norm > 0.0 ? std::sqrt(difference / norm) : HUGE_VAL;
+  }
+};
+
+struct TensorComparison {
+  std::string name;
+  Squares squares;
+};
+
+template <class Real>
+Squares squares_of(const std::vector<Real>& a, const std::vector<Real>& b,
+                   const std::vector<Real>& base) {
+  Squares s;
+  s.size = static_cast<int64_t>(a.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    s.unequal += std::memcmp(&a[i], &b[i], sizeof(Real)) != 0 ? 1 : 0;
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    const double d = std::isfinite(x) && std::isfinite(y) ? x - y : HUGE_VAL;
+    s.difference += d * d;
+    s.first += x * x;
+    if (!base.empty()) s.update += (x - base[i]) * (x - base[i]);
+  }
+  return s;
 }
 
 template <class Real>
-std::vector<double> read_flat(const std::string& path, const std::vector<TensorRow>& rows,
-                              int64_t size) {
-  std::vector<Real> flat(size);
-  read_model(path, nullptr, rows, flat.data());
-  return {flat.begin(), flat.end()};
+Squares compare_tensor(TensorFileReader& a, TensorFileReader& b, TensorFileReader* base,
+                       const std::string& name) {
+  const Shape shape = a.info(name).shape;
+  b.require(name, shape, StoredTypeOf<Real>::kType);
+  const bool has_base = base != nullptr && name.rfind(kParameters, 0) == 0;
+  if (has_base) base->require(name, shape, StoredTypeOf<Real>::kType);
+  return squares_of(a.read_values<Real>(name), b.read_values<Real>(name),
+                    has_base ? base->read_values<Real>(name) : std::vector<Real>());
+}
+
+// Every dataset of real numbers, one at a time: the parameters, and what state a file may hold.
+std::vector<TensorComparison> compare_tensors(const CompareRequest& request) {
+  TensorFileReader a(RunFolder{request.first}.model(), nullptr);
+  TensorFileReader b(RunFolder{request.second}.model(), nullptr);
+  std::unique_ptr<TensorFileReader> base;
+  if (!request.base.empty()) base = std::make_unique<TensorFileReader>(request.base, nullptr);
+  for (const auto& [name, ignored] : b.datasets())
+    if (!a.contains(name))
+      throw DataError(fmt::format("{} holds {}, {} does not; compare runs of the same deck",
+                                  b.path(), name, a.path()));
+  std::vector<TensorComparison> found;
+  for (const auto& [name, info] : a.datasets()) {
+    if (info.type == StoredType::fp32)
+      found.push_back({name, compare_tensor<float>(a, b, base.get(), name)});
+    else if (info.type == StoredType::fp64)
+      found.push_back({name, compare_tensor<double>(a, b, base.get(), name)});
+  }
+  if (found.empty()) throw DataError(a.path() + " holds no tensors; is it the model of a run?");
+  return found;
+}
+
+nlohmann::ordered_json json_number(double x) {
+  if (std::isfinite(x)) return x;
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
+void write_json(const CompareRequest& request, const LossComparison& losses, const Squares& all,
+                const std::vector<TensorComparison>& tensors, int64_t unequal) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const TensorComparison& t : tensors) {
+    if (t.name.rfind(kParameters, 0) != 0) continue;
+    list.push_back({{"name", t.name.substr(std::strlen(kParameters))},
+                    {"difference", json_number(t.squares.relative())},
+                    {"unequal_elements", t.squares.unequal}});
+    if (!request.base.empty())
+      list.back()["update_difference"] = json_number(t.squares.relative_update());
+  }
+  nlohmann::ordered_json out = {{"steps", losses.steps},
+                                {"loss", json_number(losses.loss)},
+                                {"gradient_norm", json_number(losses.norm)},
+                                {"parameters", json_number(all.relative())}};
+  if (!request.base.empty()) out["update"] = json_number(all.relative_update());
+  out["unequal_elements"] = unequal;
+  out["tensors"] = std::move(list);
+  write_text_file(request.json, out.dump(1) + "\n");
 }
 
 // Compares what two runs computed. With tolerance 0 every bit must agree.
 int compare_runs(const CompareRequest& request) {
-  double worst = compare_losses(request);
-  const RunFolder first{request.first}, second{request.second};
-  const DeckResult deck = parse_deck(read_model_info(first.model(), nullptr).deck, first.model());
-  if (!deck.ok()) throw DataError(fmt::format("{}: {}", first.model(), deck.faults.front().text()));
-  const ParameterTable table = make_parameter_table(deck.config);
-  const auto rows = tensor_rows(table);
-  const bool wide = deck.config.numerics.compute_type == ElementType::fp64;
-  const auto read = wide ? read_flat<double> : read_flat<float>;
-  const std::vector<double> a = read(first.model(), rows, table.flat_size);
-  const std::vector<double> b = read(second.model(), rows, table.flat_size);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const double difference = vector_difference(a, b, rows[i].offset, table.parameters[i].size());
-    if (difference > request.tolerance) info("  {:<40} {:.3e}", rows[i].name, difference);
+  const LossComparison losses = compare_losses(request);
+  const std::vector<TensorComparison> tensors = compare_tensors(request);
+  info("loss           {:.3e} largest relative difference over {} steps", losses.loss,
+       losses.steps);
+  info("gradient norm  {:.3e}", losses.norm);
+  Squares all;
+  int64_t unequal = 0;
+  for (const TensorComparison& t : tensors) {
+    unequal += t.squares.unequal;
+    if (t.squares.relative() > request.tolerance)
+      info("  {:<40} {:.3e}", t.name, t.squares.relative());
+    if (t.name.rfind(kParameters, 0) == 0) all += t.squares;
   }
   // All parameters as one vector: a tensor whose exact gradient is zero (the bias of keys) is moved
   // by rounding noise alone, which Adam scales up, and would stand for nothing.
-  const double parameters = vector_difference(a, b, 0, table.flat_size);
-  info("parameters     {:.3e} norm of the difference over the norm", parameters);
-  worst = std::max(worst, parameters);
+  info("parameters     {:.3e} norm of the difference over the norm", all.relative());
+  if (!request.base.empty())
+    info("update         {:.3e} norm of the difference over the norm", all.relative_update());
+  info("bits           {} elements differ", unequal);
+  if (!request.json.empty()) write_json(request, losses, all, tensors, unequal);
+  const double worst = std::max({losses.loss, losses.norm, all.relative()});
+  const bool is_same =
+      request.tolerance > 0.0 ? worst <= request.tolerance : worst == 0.0 && unequal == 0;
   info("largest        {:.3e}, {} allowed: {}", worst, request.tolerance,
-       worst <= request.tolerance ? "the same" : "DIFFERENT");
-  return static_cast<int>(worst <= request.tolerance ? ExitCode::success : ExitCode::numerical);
+       is_same ? "the same" : "DIFFERENT");
+  return static_cast<int>(is_same ? ExitCode::success : ExitCode::numerical);
 }
 
 }  // namespace
@@ -118,6 +209,9 @@ void add_compare(CLI::App& verb, Action& action) {
   compare->add_option("B", r->second, "Folder of another")->required();
   compare->add_option("--tolerance", r->tolerance, "Largest relative difference (default 0: equal)")
       ->check(CLI::NonNegativeNumber);
+  compare->add_option("--base", r->base,
+                      "Gradient dump with the parameters that both began with: updates, too");
+  compare->add_option("--json", r->json, "File to write the comparison to");
   compare->callback([r, &action] { action = [r] { return compare_runs(*r); }; });
 }
 

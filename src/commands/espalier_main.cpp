@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "commands/spmd_program.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -20,8 +20,6 @@
 
 namespace espalier {
 namespace {
-
-constexpr const char* kProgram = "espalier-spmd";
 
 struct SpmdVerb {
   const char* name;
@@ -44,20 +42,19 @@ bool is_spmd_verb(const std::string& word) {
 
 /// Replaces this process by espalier-spmd with the same arguments. Throws if it cannot.
 [[noreturn]] void become_spmd(char** argv) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string beside = error ? "" : (self.parent_path() / kProgram).string();
-  if (!beside.empty() && ::access(beside.c_str(), F_OK) == 0) {
+  const std::string beside = spmd_beside();
+  if (!beside.empty()) {
     ::execv(beside.c_str(), argv);
     throw LaunchError(
         fmt::format("cannot start {} ({}); rebuild or reinstall it", beside, std::strerror(errno)));
   }
-  ::execvp(kProgram, argv);
+  ::execvp(kSpmdProgram, argv);
+  const std::string folder = program_folder();
   throw LaunchError(fmt::format(
       "cannot start {} ({}): it lies neither in {} nor in PATH; build it (target {}) or put both "
       "programs into one folder",
-      kProgram, std::strerror(errno),
-      error ? "the folder of espalier" : self.parent_path().string(), kProgram));
+      kSpmdProgram, std::strerror(errno), folder.empty() ? "the folder of espalier" : folder,
+      kSpmdProgram));
 }
 
 std::string spmd_help() {
@@ -92,6 +89,7 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_corpus(app, action);
   add_report(app, action);
+  add_validate(app, action);
   app.footer(spmd_help());  // after the verbs, which would inherit it
   if (!word.empty() && word[0] != '-') check_verb(app, word);
   try {

@@ -16,6 +16,7 @@ void add_deck(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_corpus(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_validate(CLI::App& app, Action& action);
 
 // espalier-spmd (started by mpiexec, or by espalier through exec)
 void add_train(CLI::App& app, Action& action);

@@ -226,14 +226,6 @@ std::string deck(const RunData& data) {
          "</pre></details>\n";
 }
 
-// A trunk with two tiers of branches, tied flat to a frame.
-constexpr const char* kLogo =
-    "<svg viewBox=\"0 0 44 44\" aria-hidden=\"true\" fill=\"none\" stroke=\"currentColor\" "
-    "stroke-linecap=\"round\"><path stroke-width=\"1.2\" opacity=\".45\" d=\"M4 5v34M40 5v34M4 "
-    "14h36"
-    "M4 26h36\"/><path stroke-width=\"3\" d=\"M22 41V7M22 33c0-6-5-7-9-7H8M22 33c0-6 5-7 9-7h5"
-    "M22 21c0-6-5-7-9-7H8M22 21c0-6 5-7 9-7h5\"/></svg>";
-
 }  // namespace
 
 std::string report_page(const RunData& data, const Headline& h) {
@@ -248,7 +240,7 @@ std::string report_page(const RunData& data, const Headline& h) {
   out += fmt::format(
       "<header>{}<div><h1>{}</h1><p>Training run, {} of {} steps "
       "<span class=\"badge\">{}</span></p></div></header>\n<main>\n",
-      kLogo, name, h.steps, h.total_steps > 0 ? std::to_string(h.total_steps) : "?",
+      kPageLogo, name, h.steps, h.total_steps > 0 ? std::to_string(h.total_steps) : "?",
       escape_html(h.state));
   out += cards(h) + notes(data, h);
   out +=

@@ -5,6 +5,7 @@
 namespace espalier {
 
 extern const char* const kPageStyle;  ///< CSS
+extern const char* const kPageLogo;   ///< an svg element
 
 /// JavaScript that draws what plots_of() describes: three pieces of one script, in this order.
 extern const char* const kPageScriptBegin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSS of the page. Lines are drawn in the palette of Okabe and Ito, areas in the muted one of
-// Tol, both told apart by colour-blind readers; on dark paper they are lightened.
+// CSS and logo of the pages. Lines are drawn in the palette of Okabe and Ito, areas in the muted
+// one of Tol, both told apart by colour-blind readers; on dark paper they are lightened.
 #include "report/page_assets.hpp"
 
 namespace espalier {
@@ -134,5 +134,13 @@ footer { color: var(--soft); font-size: .82rem; padding-top: 22px; padding-botto
   h2 { break-after: avoid; }
 }
 )css";
+
+// A trunk with two tiers of branches, tied flat to a frame.
+const char* const kPageLogo =
+    "<svg viewBox=\"0 0 44 44\" aria-hidden=\"true\" fill=\"none\" stroke=\"currentColor\" "
+    "stroke-linecap=\"round\"><path stroke-width=\"1.2\" opacity=\".45\" d=\"M4 5v34M40 5v34M4 "
+    "14h36"
+    "M4 26h36\"/><path stroke-width=\"3\" d=\"M22 41V7M22 33c0-6-5-7-9-7H8M22 33c0-6 5-7 9-7h5"
+    "M22 21c0-6-5-7-9-7H8M22 21c0-6 5-7 9-7h5\"/></svg>";
 
 }  // namespace espalier
