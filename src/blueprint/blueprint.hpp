@@ -90,6 +90,8 @@ struct Blueprint {
   int64_t tokens_per_step = 0;            // global_batch_size * seq_length
   int64_t matmul_flops_per_token = 0;     // forward and backward
   int64_t attention_flops_per_token = 0;  // forward and backward, causal
+  /// Layers of all chunks of this rank.
+  int64_t held_layers() const;
   int64_t flops_per_token() const { return matmul_flops_per_token + attention_flops_per_token; }
 };
 
