@@ -45,9 +45,9 @@ Trainer::Trainer(const Launch& launch, Existing existing)
   const int64_t runtime = resident_bytes() + later_runtime_bytes(launch_.grid.world().size());
   // That of the rank with most, as the measured peak is.
   const Blueprint heaviest = make_heaviest_blueprint(config_, launch_.grid.world().size());
-  bill_ = make_memory_bill(heaviest, {launch_.grid.world().all_reduce(runtime, ReduceOp::max),
-                                      communication_buffer_bytes(heaviest),
-                                      OptimizerState::allocated});
+  bill_ =
+      make_memory_bill(heaviest, {launch_.grid.world().all_reduce(runtime, ReduceOp::max),
+                                  communication_buffer_bytes(heaviest), OptimizerState::allocated});
   reset_peak();
   if (leads()) {
     write_text_file(folder_.deck(), effective_deck(launch_.deck));
