@@ -24,7 +24,17 @@ void require_same_deck(const Comm& world, const DeckResult& deck, const std::str
                     path));
 }
 
+std::string& name_on_grid() {
+  static std::string name;
+  return name;
+}
+
 }  // namespace
+
+std::string rank_name() {
+  if (!name_on_grid().empty()) return name_on_grid();
+  return fmt::format("rank {} on {}", mpi_session().rank(), mpi_session().host());
+}
 
 Launch launch(const std::string& deck, const std::vector<std::string>& overrides) {
   MpiSession& session = mpi_session();
@@ -36,6 +46,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   require_same_deck(session.world(), result, deck);
   result = require_sound(std::move(result));
   Grid grid = Grid::create(session, result.config.grid);
+  name_on_grid() = grid.name_of(session.rank());
   const GridShape& at = grid.place();
   Blueprint blueprint =
       make_blueprint(result.config, session.size(), {at.pipeline, at.data, at.tensor});
