@@ -137,6 +137,12 @@ Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& r
   return b;
 }
 
+int64_t Blueprint::held_layers() const {
+  int64_t sum = 0;
+  for (const ChunkPlan& c : chunks) sum += c.layers.last - c.layers.first;
+  return sum;
+}
+
 int64_t activation_bytes(const Blueprint& b) {
   const ActivationPlan& plan = b.activations;
   const ElementType type = b.config.numerics.compute_type;

@@ -90,6 +90,8 @@ struct Blueprint {
   int64_t tokens_per_step = 0;            // global_batch_size * seq_length
   int64_t matmul_flops_per_token = 0;     // forward and backward
   int64_t attention_flops_per_token = 0;  // forward and backward, causal
+  /// Layers of all chunks of this rank.
+  int64_t held_layers() const;
   int64_t flops_per_token() const { return matmul_flops_per_token + attention_flops_per_token; }
 };
 
@@ -113,7 +115,7 @@ struct MemoryAssumptions {
 /// What libraries take after the run has started, as seen with MPICH 4.0, HDF5 1.10 and oneDNN 2.6:
 /// the GEMM library's kernels, the metadata of files, and where ranks talk the transport's buffers.
 constexpr int64_t later_runtime_bytes(int64_t ranks) {
-  return (int64_t{4} << 20) + (ranks > 1 ? int64_t{3} << 20 : 0);
+  return (int64_t{4} << 20) + (ranks > 1 ? int64_t{8} << 20 : 0);
 }
 
 /// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // espalier bench: speeds as ratios to the GEMM rate of the same cores in the same run.
 #include <algorithm>
-#include <array>
 #include <memory>
 
+#include "commands/bench_timing.hpp"
 #include "commands/blueprint_text.hpp"
 #include "commands/overrides.hpp"
-#include "commands/spmd_context.hpp"
-#include "commands/training_session.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -19,72 +17,6 @@
 
 namespace espalier {
 namespace {
-
-struct BenchRequest {
-  std::string deck;
-  std::vector<std::string> overrides;
-  int64_t steps = 5, warmup = 1, size = 2048;
-};
-
-/// Medians over the counted steps, the slowest rank's where ranks differ.
-struct StepTiming {
-  double seconds = 0.0, fastest = 0.0;
-  double gemm_rate = 0.0;  // FLOP/s over all ranks, the best of those before the steps
-  double exposed = 0.0;    // s a step
-  double data_wait = 0.0;  // s a step
-  int64_t bytes = 0;       // sent by this rank in a step
-  std::array<double, kPartCount> parts{};
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// All ranks at once, so that they share the cores as a step does.
-double gemm_rate_of_all(const Comm& world, int64_t size, double seconds) {
-  world.barrier();
-  double rate = measure_gemm_rate(size, seconds);
-  world.all_reduce(&rate, 1, ReduceOp::sum);
-  return rate;
-}
-
-StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
-  const Comm& world = launch.grid.world();
-  const BatchSource data(launch.blueprint.config, Stream::train);
-  const MicroBatchRange own = own_micro_batches(launch.blueprint);
-  const auto session = make_training_session(launch.blueprint, launch.grid);
-  Prefetcher prefetcher(data, own, 0, launch.blueprint.config.data.prefetch_steps);
-  const double rate = launch.blueprint.config.optimizer.learning_rate;
-  StepTiming timing;
-  std::vector<double> seconds;
-  for (int64_t step = 0; step < request.warmup + request.steps; ++step) {
-    const bool counted = step >= request.warmup;
-    if (counted) timing.gemm_rate = std::max(timing.gemm_rate, gemm_rate_of_all(world, 2048, 0.4));
-    for (const Comm* axis : launch.grid.comms()) axis->take_stats();
-    Profile::instance().reset();
-    const double waited = prefetcher.wait_seconds();
-    world.barrier();
-    world.take_stats();
-    const double start = monotonic_seconds();
-    session->step(prefetcher.next(), rate);
-    double took = monotonic_seconds() - start;
-    if (!counted) continue;
-    for (const Comm* axis : launch.grid.comms()) {
-      const CommStats stats = axis->take_stats();
-      timing.exposed += stats.exposed_seconds / request.steps;
-      timing.bytes += stats.bytes / request.steps;
-    }
-    timing.data_wait += (prefetcher.wait_seconds() - waited) / request.steps;
-    for (int p = 0; p < kPartCount; ++p)
-      timing.parts[p] += Profile::instance().all()[p] / request.steps;
-    world.all_reduce(&took, 1, ReduceOp::max);
-    seconds.push_back(took);
-  }
-  timing.seconds = median(seconds);
-  timing.fastest = *std::min_element(seconds.begin(), seconds.end());
-  return timing;
-}
 
 void print_parts(const StepTiming& t) {
   double known = 0.0;
@@ -197,6 +129,18 @@ void add_bench(CLI::App& app, Action& action) {
       ->callback([r, &action] { action = [r] { return bench_step(*r); }; });
   add_deck_bench(*verb, "scaling", "Cost a token over numbers of layers and sequence lengths", r)
       ->callback([r, &action] { action = [r] { return bench_scaling(*r); }; });
+  add_deck_bench(*verb, "pipeline", "Every pipeline schedule: bubble measured and by the formula",
+                 r)
+      ->callback([r, &action] { action = [r] { return bench_pipeline(*r); }; });
+  const auto variants = std::make_shared<std::vector<std::string>>();
+  CLI::App* layouts = add_deck_bench(*verb, "layouts",
+                                     "Settings of the deck side by side, step by step in turn", r);
+  layouts
+      ->add_option("--with", *variants,
+                   "Settings of one variant, \"section.key=value ...\"; the first is 1.00")
+      ->required();
+  layouts->callback(
+      [r, variants, &action] { action = [r, variants] { return bench_layouts(*r, *variants); }; });
   CLI::App* gemm = verb->add_subcommand("gemm", "The library's matrix products, all ranks at once");
   gemm->add_option("--size", r->size, "Largest extent (default 2048)")
       ->check(CLI::Range(256, 16384));

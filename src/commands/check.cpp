@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "commands/blueprint_text.hpp"
+#include "commands/measured_stages.hpp"
 #include "commands/overrides.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
@@ -36,10 +37,13 @@ int check(const DeckRequest& request) {
     return static_cast<int>(ExitCode::deck);
   }
   print_summary(result);
-  const Config& config = result.config;
+  Config config = result.config;
+  fill_measured_stages(config);
   // Without --ranks and with an automatic data_parallel there is no number of ranks to plan for.
-  const int64_t ranks = request.ranks.value_or(std::max<int64_t>(1, config.grid.data_parallel));
-  const Blueprint blueprint = make_blueprint(config, ranks);
+  const GridConfig& grid = config.grid;
+  const int64_t ranks = request.ranks.value_or(std::max<int64_t>(1, grid.data_parallel) *
+                                               grid.tensor_parallel * grid.pipeline_parallel);
+  const Blueprint blueprint = make_heaviest_blueprint(config, ranks);
   print_blueprint(blueprint);
   print_memory_bill(make_memory_bill(blueprint, {}));
   const size_t warnings = result.warnings.size();

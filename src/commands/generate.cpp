@@ -57,7 +57,11 @@ int generate(const GenerateRequest& request) {
   const ModelInfo info = read_model_info(folder.model(), nullptr);
   const DeckResult deck = parse_deck(
       info.deck, folder.model() + ":deck",
-      {"grid.data_parallel=1", "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
+      {"grid.data_parallel=1", "grid.tensor_parallel=1", "grid.pipeline_parallel=1",
+       "grid.pipeline_schedule=1f1b", "grid.virtual_stages=1", "grid.stage_blocks=[]",
+       "grid.stage_balance=cost", "grid.sequence_parallel=false", "grid.zero_stage=0",
+       "grid.zero_shards=0", "numerics.reproducible=false", "numerics.virtual_tensor_parallel=1",
+       "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
   if (!deck.ok())
     throw DataError(fmt::format("the deck in {} cannot be read: {}", folder.model(),
                                 deck.faults.front().text()));

@@ -4,10 +4,13 @@
 #include <memory>
 
 #include "commands/blueprint_text.hpp"
+#include "commands/measured_stages.hpp"
 #include "commands/overrides.hpp"
 #include "commands/plan_schedule.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/units.hpp"
 #include "deck/deck.hpp"
 
 namespace espalier {
@@ -21,24 +24,52 @@ struct PlanRequest {
 };
 
 int plan_schedule(const Config& config, ActionLists lists) {
-  if (config.grid.stage_balance == StageBalance::measured && config.grid.stage_blocks.empty())
-    throw DeckError(
-        "espalier plan --schedule does not read the stage times of a run; add "
-        "--set grid.stage_balance=cost, or list the blocks by grid.stage_blocks");
-  print_schedule(config, model_costs(config), stage_ranges(config), lists);
+  const bool measured =
+      config.grid.stage_balance == StageBalance::measured && config.grid.pipeline_parallel > 1;
+  const ModelCosts costs =
+      measured ? measured_costs(config, read_measured_stages(config.grid.stage_times))
+               : model_costs(config);
+  print_schedule(config, costs, stage_ranges(config, costs.layers, costs.embedding, costs.head),
+                 lists);
   return 0;
 }
 
+// What ZeRO shares out, by parameter of the whole model and rank: the largest over stages.
+void print_state(const Blueprint& b, const MemoryBill& bill) {
+  int64_t state = 0;
+  for (const MemoryItem& item : bill.items)
+    if (item.name == "parameters (master)" || item.name == "parameters (compute copy)" ||
+        item.name == "gradients" || item.name == "optimizer state")
+      state += item.bytes;
+  const auto held = static_cast<double>(b.parameters.flat_size);
+  info(
+      "state        {:.2f} bytes for each of the {} parameters of this rank's part (ZeRO {}, {} "
+      "shards)",
+      static_cast<double>(state) / held, format_count(held), b.config.grid.zero_stage,
+      b.zero_shards);
+}
+
 int plan(const PlanRequest& request) {
-  const DeckResult deck = require_deck(request.deck);
+  DeckResult deck = require_deck(request.deck);
   if (request.schedule)
     return plan_schedule(deck.config, request.actions ? ActionLists::shown : ActionLists::hidden);
-  const Blueprint blueprint = make_blueprint(
-      deck.config,
-      std::max<int64_t>(request.deck.ranks.value_or(1), deck.config.grid.data_parallel));
-  print_blueprint(blueprint);
-  print_memory_bill(make_memory_bill(blueprint, {}));
-  if (request.parameters) print_parameters(blueprint);
+  fill_measured_stages(deck.config);
+  const GridConfig& grid = deck.config.grid;
+  const int64_t others = grid.tensor_parallel * grid.pipeline_parallel * grid.context_parallel;
+  const int64_t ranks =
+      request.deck.ranks.value_or(std::max<int64_t>(1, grid.data_parallel) * others);
+  const Blueprint heaviest = make_heaviest_blueprint(deck.config, ranks);
+  print_blueprint(heaviest);
+  if (grid.pipeline_parallel > 1)
+    for (int64_t p = 0; p < grid.pipeline_parallel; ++p) {
+      const Blueprint b = make_blueprint(deck.config, ranks, {p, 0, 0});
+      info("stage rank {:<3} {:>12} a rank, {} layers", p,
+           format_bytes(static_cast<double>(make_memory_bill(b, {}).total())), b.held_layers());
+    }
+  const MemoryBill bill = make_memory_bill(heaviest, {});
+  print_memory_bill(bill);
+  print_state(heaviest, bill);
+  if (request.parameters) print_parameters(heaviest);
   return 0;
 }
 

@@ -47,6 +47,7 @@ RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double p
                              static_cast<double>(b.flops_per_token()) /
                              (peak_flops * static_cast<double>(r.ranks));
   r.total_steps = b.config.run.steps;
+  for (const StageRange& s : b.place.stages) r.stage_layers.emplace_back(s.first, s.last);
   return r;
 }
 
@@ -72,6 +73,13 @@ void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill
   info("batch        {} sequences x {} tokens = {} tokens a step; {} micro-batches of {} a rank",
        b.config.batch.global_batch_size, b.config.batch.seq_length, r.tokens_per_step,
        b.micro_batches, b.config.batch.micro_batch_size);
+  if (r.stage_layers.size() > 1) {
+    std::string stages;
+    for (const auto& [first, last] : r.stage_layers)
+      stages += fmt::format("{}{}-{}", stages.empty() ? "" : ", ", first, last - 1);
+    info("stages       {} on {} ranks, layers {}", r.stage_layers.size(),
+         b.config.grid.pipeline_parallel, stages);
+  }
   if (b.config.data.source == DataSource::files)
     info("data         {} tokens, {:.2f} epochs in this run",
          format_count(static_cast<double>(data.tokens())), data.epochs(b.config.run.steps));

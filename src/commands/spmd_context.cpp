@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <Kokkos_Core.hpp>
 
+#include "commands/measured_stages.hpp"
 #include "commands/training_session.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
@@ -45,6 +46,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   DeckResult result = read_deck(request);
   require_same_deck(session.world(), result, deck);
   result = require_sound(std::move(result));
+  fill_measured_stages(result.config);
   Grid grid = Grid::create(session, result.config.grid);
   name_on_grid() = grid.name_of(session.rank());
   const GridShape& at = grid.place();

@@ -16,6 +16,12 @@
 namespace espalier {
 namespace {
 
+std::string format_list(const std::vector<double>& seconds) {
+  std::string text;
+  for (const double s : seconds) text += (text.empty() ? "" : ", ") + format_duration(s);
+  return text;
+}
+
 ProgressStyle progress_style(Progress wanted) {
   if (wanted == Progress::on) return ProgressStyle::bar;
   return wanted == Progress::off ? ProgressStyle::lines : ProgressStyle::automatic;
@@ -37,9 +43,11 @@ Trainer::Trainer(const Launch& launch, Existing existing)
   peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
                                                 : measure_gemm_rate(1024, 0.5);
   const int64_t runtime = resident_bytes() + later_runtime_bytes(launch_.grid.world().size());
-  bill_ = make_memory_bill(
-      launch_.blueprint,
-      {runtime, communication_buffer_bytes(launch_.blueprint), OptimizerState::allocated});
+  // That of the rank with most, as the measured peak is.
+  const Blueprint heaviest = make_heaviest_blueprint(config_, launch_.grid.world().size());
+  bill_ = make_memory_bill(heaviest, {launch_.grid.world().all_reduce(runtime, ReduceOp::max),
+                                      communication_buffer_bytes(heaviest),
+                                      OptimizerState::allocated});
   reset_peak();
   if (leads()) {
     write_text_file(folder_.deck(), effective_deck(launch_.deck));
@@ -150,6 +158,12 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
     known += Profile::instance().seconds(part);
   }
   m.seconds_by_part[part_name(Part::other)] = std::max(0.0, seconds - known);
+  if (launch_.grid.pp().size() > 1) {
+    const PipelineTimes times = session_->pipeline_times();
+    for (const ChunkSeconds& stage : times.stages) m.stage_seconds.push_back(stage.total());
+    m.pipeline_bubble = times.bubble();
+    launch_.grid.pp().take_stats();
+  }
   const ResidentMemory resident = resident_memory();
   int64_t memory[2] = {resident.total, resident.peak};
   launch_.grid.world().all_reduce(memory, 2, ReduceOp::max);
@@ -220,6 +234,12 @@ void Trainer::finish() {
   const auto predicted = static_cast<double>(end.predicted_memory_bytes);
   info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(peak),
        format_bytes(predicted), 100.0 * (peak / predicted - 1.0));
+  if (!last_.stage_seconds.empty()) {
+    const auto& s = last_.stage_seconds;
+    const auto slowest = std::max_element(s.begin(), s.end());
+    info("stages       {}; slowest: stage {} of {}, bubble {:.1f} % of the passes (last step)",
+         format_list(s), slowest - s.begin(), s.size(), 100.0 * last_.pipeline_bubble);
+  }
   info("finished     {} steps in {}; loss {:.4f}{}", end.steps, format_duration(end.total_seconds),
        end.loss, last_validation_ ? fmt::format(", validation {:.4f}", *last_validation_) : "");
   info("run folder   {}; next: espalier report {}", folder_.path, folder_.path);

@@ -68,7 +68,7 @@ class Session final : public TrainingSession {
     return slabs(blocks_.sums_indexing(), blocks_.sums());
   }
   ElementType master_type() const override { return ElementTraits<Real>::kType; }
-  std::vector<ChunkSeconds> stage_seconds() override;
+  PipelineTimes pipeline_times() override;
 
  private:
   LossSum backward(const std::vector<MicroBatch>& batches, double gradient_scale);
@@ -224,7 +224,7 @@ LossSum Session<T>::evaluate(const std::vector<MicroBatch>& batches) {
 }
 
 template <class T>
-std::vector<ChunkSeconds> Session<T>::stage_seconds() {
+PipelineTimes Session<T>::pipeline_times() {
   const auto& own = pipeline_.seconds();
   const auto chunks = static_cast<int64_t>(own.size());
   const Comm& pp = grid_.pp();
@@ -232,16 +232,24 @@ std::vector<ChunkSeconds> Session<T>::stage_seconds() {
   for (const ChunkSeconds& c : own)
     mine.insert(mine.end(), {c.forward, c.backward_input, c.backward_weight});
   pp.all_gather(mine.data(), 3 * chunks, all.data());
-  std::vector<ChunkSeconds> stages;
+  PipelineTimes times;
+  times.ranks = pp.size();
+  times.makespan = pp.all_reduce(pipeline_.makespan(), ReduceOp::max);
   for (int64_t stage = 0; stage < chunks * pp.size(); ++stage) {
     const double* s =
         &all[static_cast<size_t>(3 * (stage % pp.size() * chunks + stage / pp.size()))];
-    stages.push_back({s[0], s[1], s[2]});
+    times.stages.push_back({s[0], s[1], s[2]});
   }
-  return stages;
+  return times;
 }
 
 }  // namespace
+
+double PipelineTimes::bubble() const {
+  double busy = 0.0;
+  for (const ChunkSeconds& s : stages) busy += s.total();
+  return makespan > 0 ? 1.0 - busy / (makespan * static_cast<double>(ranks)) : 0.0;
+}
 
 std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprint,
                                                        const Grid& grid) {

@@ -32,6 +32,15 @@ struct LossSum {
   double mean() const { return sum / static_cast<double>(valid_tokens); }
 };
 
+/// Times of one step's forward and backward passes.
+struct PipelineTimes {
+  std::vector<ChunkSeconds> stages;  // in the order of the model
+  double makespan = 0.0;             // seconds, the longest of the ranks
+  int64_t ranks = 1;
+  /// Share of the ranks' time in which they did not compute, the mean over ranks.
+  double bubble() const;
+};
+
 class TrainingSession {
  public:
   virtual ~TrainingSession() = default;
@@ -50,9 +59,8 @@ class TrainingSession {
   virtual TensorSlabs last_gradients() const = 0;
   virtual ElementType master_type() const = 0;
 
-  /// Seconds of the last step of every stage in order, in this rank's pipeline.
-  /// Collective  over the pipeline axis
-  virtual std::vector<ChunkSeconds> stage_seconds() = 0;
+  /// Of the last step, in this rank's pipeline. Collective  over the pipeline axis
+  virtual PipelineTimes pipeline_times() = 0;
 };
 
 /// Allocates and initialises everything. Collective over the grid.

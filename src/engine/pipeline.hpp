@@ -17,6 +17,7 @@ namespace espalier {
 /// Seconds of one chunk in a step, waits for neighbours not included.
 struct ChunkSeconds {
   double forward = 0.0, backward_input = 0.0, backward_weight = 0.0;
+  double total() const { return forward + backward_input + backward_weight; }
 };
 
 /// Transfers are nonblocking: a receive is posted where it stands in the list and waited for by the
@@ -37,6 +38,8 @@ class Pipeline {
 
   /// Of the last train(), by chunk.
   const std::vector<ChunkSeconds>& seconds() const { return seconds_; }
+  /// From the first action of the last train() to the last.
+  double makespan() const { return makespan_; }
   /// Pushes transfers forward; to be called between operators.
   void progress();
   /// Bytes of buffers for what is under way, at most.
@@ -69,6 +72,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Transfer>> outputs_, inputs_, d_outputs_, d_inputs_;
   Buffer<T> hand_over_;
   std::vector<ChunkSeconds> seconds_;
+  double makespan_ = 0.0;
 };
 
 }  // namespace espalier

@@ -67,6 +67,8 @@ std::string metrics_line(const StepMetrics& m) {
                {"token_hash", fmt::format("{:016x}", m.token_hash)},
                {"communication", communication(m.communication)},
                {"seconds_by_part", parts},
+               {"stage_seconds", m.stage_seconds},
+               {"pipeline_bubble", number(m.pipeline_bubble)},
                {"memory_bytes", m.memory_bytes},
                {"peak_memory_bytes", m.peak_memory_bytes}});
 }
@@ -100,6 +102,7 @@ std::string metrics_line(const RunRecord& r) {
                {"predicted_memory_bytes", predicted},
                {"tokens_per_step", r.tokens_per_step},
                {"predicted_step_seconds", number(r.predicted_step_seconds)},
+               {"stage_layers", r.stage_layers},
                {"first_step", r.first_step},
                {"total_steps", r.total_steps}});
 }

@@ -42,8 +42,12 @@ struct StepMetrics {
   uint64_t token_hash = 0;         ///< of the token ids of the step; written as 16 hex digits
   std::map<std::string, CommunicationMetrics> communication;  ///< by axis
   std::map<std::string, double> seconds_by_part;  ///< by blueprint's part_name(): matmul, ...
-  int64_t memory_bytes = 0;                       ///< resident now, the rank with most
-  int64_t peak_memory_bytes = 0;                  ///< resident at most so far, the rank with most
+  /// Seconds that each stage of this rank's pipeline computed, in the order of the model; empty
+  /// without pipeline parallelism.
+  std::vector<double> stage_seconds;
+  double pipeline_bubble = 0.0;   ///< share of the passes' time in which the ranks waited, mean
+  int64_t memory_bytes = 0;       ///< resident now, the rank with most
+  int64_t peak_memory_bytes = 0;  ///< resident at most so far, the rank with most
 };
 
 struct ValidationMetrics {
@@ -69,7 +73,8 @@ struct RunRecord {
   double flops_per_token = 0.0;  ///< model flop a token, forward and backward
   NamedSizes predicted_memory;   ///< item and bytes, of the rank with most
   int64_t tokens_per_step = 0;
-  double predicted_step_seconds = 0.0;  ///< 0: not predicted
+  double predicted_step_seconds = 0.0;                    ///< 0: not predicted
+  std::vector<std::pair<int64_t, int64_t>> stage_layers;  ///< [first, last) of each stage
   int64_t first_step = 1;  ///< step that this run does first; earlier records from here on are void
   int64_t total_steps = 0;
 };
