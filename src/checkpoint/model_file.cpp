@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
+#include <type_traits>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
@@ -88,7 +90,38 @@ ModelInfo read_info(TensorFileReader& file) {
   return info;
 }
 
+// The finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of v moves every other.
+uint64_t mix(uint64_t v) {
+  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ull;
+  v = (v ^ (v >> 27)) * 0x94d049bb133111ebull;
+  return v ^ (v >> 31);
+}
+
 }  // namespace
+
+template <class Real>
+uint64_t hash_slabs(const TensorSlabs& slabs) {
+  using Bits = std::conditional_t<sizeof(Real) == 8, uint64_t, uint32_t>;
+  uint64_t sum = 0;
+  for (const TensorSlab& slab : slabs) {
+    const bool is_matrix = slab.extent.size() > 1;
+    const int64_t rows = is_matrix ? slab.extent[0] : 1, columns = slab.extent.back();
+    const auto* data = static_cast<const Real*>(slab.data);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto row = static_cast<uint64_t>(is_matrix ? slab.offset[0] + r : 0);
+      const uint64_t key = mix(hash_name(slab.name) + row);
+      for (int64_t c = 0; c < columns; ++c) {
+        Bits bits = 0;
+        std::memcpy(&bits, data + r * columns + c, sizeof(bits));
+        sum += mix(mix(key + static_cast<uint64_t>(slab.offset.back() + c)) ^ bits);
+      }
+    }
+  }
+  return sum;
+}
+
+template uint64_t hash_slabs<float>(const TensorSlabs&);
+template uint64_t hash_slabs<double>(const TensorSlabs&);
 
 std::vector<TensorRow> tensor_rows(const ParameterTable& table) {
   std::vector<TensorRow> rows;

@@ -37,6 +37,13 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
 template <class Real>
 TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat);
 
+/// The sum, modulo 2^64, of a hash of every element's tensor, place and bits: added over all ranks
+/// it is the same number whatever the layout, and another one for other parameters.
+///
+/// Instances   Real in {float, double}, the type of the slabs' data (host memory)
+template <class Real>
+uint64_t hash_slabs(const TensorSlabs& slabs);
+
 std::vector<TensorRow> tensor_rows(const ParameterTable& table);
 
 struct ModelInfo {

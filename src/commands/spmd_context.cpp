@@ -25,7 +25,17 @@ void require_same_deck(const Comm& world, const DeckResult& deck, const std::str
                     path));
 }
 
+std::string& name_on_grid() {
+  static std::string name;
+  return name;
+}
+
 }  // namespace
+
+std::string rank_name() {
+  if (!name_on_grid().empty()) return name_on_grid();
+  return fmt::format("rank {} on {}", mpi_session().rank(), mpi_session().host());
+}
 
 Launch launch(const std::string& deck, const std::vector<std::string>& overrides) {
   MpiSession& session = mpi_session();
@@ -38,6 +48,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   result = require_sound(std::move(result));
   fill_measured_stages(result.config);
   Grid grid = Grid::create(session, result.config.grid);
+  name_on_grid() = grid.name_of(session.rank());
   const GridShape& at = grid.place();
   Blueprint blueprint =
       make_blueprint(result.config, session.size(), {at.pipeline, at.data, at.tensor});

@@ -17,6 +17,10 @@ namespace espalier {
 /// MPI and Kokkos of this process; made once by main.
 MpiSession& mpi_session();
 
+/// "rank 5 on host", and from launch() on "rank 5 (pp 0, dp 2, cp 0, tp 1) on host": how an error
+/// of one rank begins.
+std::string rank_name();
+
 /// A deck on the ranks that were started.
 struct Launch {
   DeckResult deck;

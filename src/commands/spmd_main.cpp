@@ -24,7 +24,7 @@ MpiSession* the_session = nullptr;
 [[noreturn]] void abort_job(ExitCode code, const std::string& what) {
   using std::chrono::milliseconds;
   if (the_session->rank() != 0) std::this_thread::sleep_for(milliseconds(1000));
-  print_error(fmt::format("rank {} on {}: {}", the_session->rank(), the_session->host(), what));
+  print_error(fmt::format("{}: {}", rank_name(), what));
   // The launcher drops output that it has not yet read when the job ends.
   std::this_thread::sleep_for(milliseconds(200));
   MpiSession::abort(static_cast<int>(code));

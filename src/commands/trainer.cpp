@@ -205,6 +205,14 @@ void Trainer::save_model(int64_t step) {
 }
 
 // Collective over the grid.
+uint64_t Trainer::parameter_hash() const {
+  const TensorSlabs own = session_->parameters();
+  const bool is_wide = session_->master_type() == ElementType::fp64;
+  return launch_.grid.world().all_reduce(is_wide ? hash_slabs<double>(own) : hash_slabs<float>(own),
+                                         ReduceOp::sum);
+}
+
+// Collective over the grid.
 EndRecord Trainer::write_end(const std::string& reason, int64_t steps) {
   EndRecord end;
   end.reason = reason;
@@ -214,6 +222,7 @@ EndRecord Trainer::write_end(const std::string& reason, int64_t steps) {
   end.peak_memory_bytes = launch_.grid.world().all_reduce(peak_resident_bytes(), ReduceOp::max);
   end.predicted_memory_bytes = bill_.total();
   end.total_seconds = monotonic_seconds() - started_;
+  if (steps == config_.run.steps) end.parameter_hash = parameter_hash();
   if (writer_) writer_->write(end);
   return end;
 }

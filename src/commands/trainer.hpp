@@ -30,6 +30,7 @@ class Trainer {
   std::optional<ValidationMetrics> validate(int64_t step);
   void save_model(int64_t step);
   EndRecord write_end(const std::string& reason, int64_t steps);
+  uint64_t parameter_hash() const;
   void finish();
   bool leads() const;  // whether this rank writes files
 

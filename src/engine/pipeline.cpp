@@ -126,6 +126,7 @@ void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens) {
 
 template <class T>
 double Pipeline<T>::backward(const PipelineAction& a, double gradient_scale) {
+  if (is_broken_for_test("throw_in_step")) throw InternalError("a test asked for this error");
   const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
   Transfer* from = nullptr;
   const T* d_output = nullptr;

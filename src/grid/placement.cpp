@@ -74,7 +74,8 @@ GridShape fit_grid(const GridConfig& config, int64_t ranks) {
 
 int64_t fit_shards(const GridConfig& config, const GridShape& shape) {
   if (config.zero_shards == 0) return shape.data;
-  if (shape.data % config.zero_shards == 0) return config.zero_shards;
+  if (shape.data % config.zero_shards == 0)
+    return config.zero_stage > 0 ? config.zero_shards : shape.data;
   throw LaunchError(
       fmt::format("grid.zero_shards = {} does not divide the {} data-parallel ranks; set it to a "
                   "divisor of them, or to 0 for all of them",

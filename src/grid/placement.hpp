@@ -21,7 +21,8 @@ struct GridShape {
 /// Errors  LaunchError, the same on all ranks, unless their product is `ranks`
 GridShape fit_grid(const GridConfig& config, int64_t ranks);
 
-/// Data-parallel ranks that share one copy of the state: grid.zero_shards, or all of them.
+/// Data-parallel ranks that share one copy of the state: grid.zero_shards, or all of them
+/// (at zero_stage 0 as well, where nothing is shared).
 /// Errors  LaunchError, the same on all ranks, unless it divides shape.data
 int64_t fit_shards(const GridConfig& config, const GridShape& shape);
 

@@ -115,7 +115,9 @@ std::string metrics_line(const EndRecord& e) {
                {"validation_loss", e.validation_loss ? number(*e.validation_loss) : Json(nullptr)},
                {"peak_memory_bytes", e.peak_memory_bytes},
                {"predicted_memory_bytes", e.predicted_memory_bytes},
-               {"total_seconds", number(e.total_seconds)}});
+               {"total_seconds", number(e.total_seconds)},
+               {"parameter_hash", e.parameter_hash ? Json(fmt::format("{:016x}", *e.parameter_hash))
+                                                   : Json(nullptr)}});
 }
 
 MetricsWriter::MetricsWriter(std::string path, MetricsMode mode) : path_(std::move(path)) {

@@ -87,6 +87,9 @@ struct EndRecord {
   int64_t peak_memory_bytes = 0;          ///< measured, the rank with most
   int64_t predicted_memory_bytes = 0;
   double total_seconds = 0.0;  ///< from the start of the program
+  /// of the name, place and bits of all parameters, the same on every layout; written as 16 hex
+  /// digits, null where the run did not reach its last step
+  std::optional<uint64_t> parameter_hash;
 };
 
 /// The lines as text, without the line feed. Numbers that are not finite become the strings "nan",

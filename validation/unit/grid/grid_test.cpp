@@ -119,6 +119,7 @@ TEST(GridTest, CutsDataParallelIntoShardsAndReplicas) {
   for (int shards = 0; shards <= ranks; ++shards) {
     if (shards > 0 && ranks % shards != 0) continue;
     GridConfig c = config(1, 0, 1, 1);
+    c.zero_stage = 1;
     c.zero_shards = shards;
     const Grid grid = Grid::create(test_session(), c);
     const int size = shards == 0 ? ranks : shards;

@@ -116,6 +116,9 @@ TEST(Metrics, EndLine) {
   EXPECT_TRUE(Json::parse(metrics_line(e))["validation_loss"].is_null());
   e.validation_loss = 1.5;
   EXPECT_EQ(Json::parse(metrics_line(e))["validation_loss"], 1.5);
+  EXPECT_TRUE(Json::parse(metrics_line(e))["parameter_hash"].is_null());
+  e.parameter_hash = 0x1full;
+  EXPECT_EQ(Json::parse(metrics_line(e))["parameter_hash"], "000000000000001f");
 }
 
 TEST(Metrics, EachLineIsThereAtOnce) {
