@@ -114,7 +114,7 @@ TEST(ParameterStore, TypesStartAlike) {
 TEST(ModelSlots, PointAtTheTablesRows) {
   for (const auto& c : named_cases()) {
     const Blueprint b = make_blueprint(c.config, 1);
-    const ModelSlots slots = make_slots(b);
+    const ModelSlots slots = make_slots(b.parameters, b.config.model);
     const ParameterTable& t = b.parameters;
     EXPECT_EQ(slots.token.offset, t.find("embedding.token.weight").offset);
     EXPECT_EQ(slots.output.offset,
