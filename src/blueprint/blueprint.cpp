@@ -57,8 +57,9 @@ TensorSplit make_split(const Config& config, int64_t rank) {
   TensorSplit split;
   split.ranks = config.grid.tensor_parallel;
   split.rank = rank;
-  split.shards = config.numerics.reproducible ? config.numerics.virtual_tensor_parallel
-                                              : config.grid.tensor_parallel;
+  split.shards = config.numerics.reproducible
+                     ? std::max<int64_t>(1, config.numerics.virtual_tensor_parallel)
+                     : config.grid.tensor_parallel;
   if (split.shards % split.ranks != 0) split.shards = split.ranks;
   split.sequence = config.grid.sequence_parallel && split.ranks > 1;
   return split;

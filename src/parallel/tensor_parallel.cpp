@@ -16,6 +16,10 @@ void TensorParallel<T>::reduce(const C* partial, T* out, int64_t tokens, int64_t
   const auto bytes = [&](int64_t rows, size_t element) {
     return rows * width * static_cast<int64_t>(element);
   };
+  if (split_.ranks == 1) {
+    for (int64_t i = 0; i < tokens * width; ++i) out[i] = T(Real(partial[i]));
+    return;
+  }
   const int me = tp_->rank();
   const Range own = split_.local(tokens);
   T* own_out = split_.sequence ? out : out + own.first * width;
@@ -61,6 +65,7 @@ void TensorParallel<T>::gather(const T* own, T* all, int64_t tokens, int64_t wid
   const Range mine = split_.local(tokens);
   const auto bytes = [&](int64_t rows) { return rows * width * static_cast<int64_t>(sizeof(T)); };
   std::memcpy(all + mine.first * width, own, static_cast<size_t>(bytes(mine.count)));
+  if (split_.ranks == 1) return;
   std::vector<OutPiece> send;
   std::vector<InPiece> receive;
   for (int r = 0; r < tp_->size(); ++r) {

@@ -56,8 +56,7 @@ TEST(Generator, HasTheLossesOfTheTrainingModel) {
       EXPECT_EQ(generator.position(), t + 1);
       if (s.tokens.targets[t] >= 0) sum += loss_of(logits, s.tokens.targets[t]);
     }
-    Stage<double> stage(s.blueprint, s.store);
-    const double expected = stage.evaluate(s.tokens.batch());
+    const double expected = ModelProblem<double>(s.blueprint, s.parameters).loss(s.tokens);
     // The logits are handed over in fp32.
     EXPECT_NEAR(sum, expected, 2e-6 * (1.0 + expected)) << c.name;
   }

@@ -38,20 +38,30 @@ Values reference(const std::vector<Values>& g, int64_t first, int64_t count) {
   return sum;
 }
 
+/// Adds micro-batch `m` to one block's spans of the current buffer.
+void add_micro_batch(GradientTree<float>& tree, int64_t block,
+                     const GradientTree<float>::Spans& spans, const Values& gradient) {
+  float* current = tree.current(block);
+  for (const FlatRange& span : spans)
+    for (int64_t j = span.offset; j < span.last(); ++j) current[j] += gradient[j];
+  tree.next(block);
+}
+
+/// One block in two parts; the rest of the buffer belongs to nobody.
 Values run_tree(const std::vector<Values>& g, int64_t first, int64_t count, int levels) {
-  GradientTree<float> tree(kSize, levels);
+  const GradientTree<float>::Spans spans = {{20, kSize - 20}, {0, 20}};
+  GradientTree<float> tree(kSize + 3, levels, {spans});
   for (int step = 0; step < 2; ++step) {  // the second step must find no trace of the first
     tree.begin(count);
     for (int64_t i = 0; i < count; ++i) {
-      float* current = tree.current();
-      for (int64_t j = 0; j < kSize; ++j) current[j] += g[first + i][j];
-      if (i + 1 < count) tree.next();
+      EXPECT_EQ(tree.done(0), i);
+      add_micro_batch(tree, 0, spans, g[first + i]);
     }
-    // In two parts, as buckets are closed.
-    tree.close(20, kSize - 20);
-    tree.close(0, 20);
+    EXPECT_EQ(tree.done(0), count);
+    EXPECT_EQ(tree.current(0), tree.total());
+    for (int64_t j = kSize; j < kSize + 3; ++j) EXPECT_EQ(tree.total()[j], 0.0f);
   }
-  return Values(tree.current(), tree.current() + kSize);
+  return Values(tree.total(), tree.total() + kSize);
 }
 
 TEST(GradientTree, LevelsAreTheFactorsOfTwo) {
@@ -103,10 +113,38 @@ TEST(GradientTree, AnyNumberOfRanksGivesTheSameBits) {
   }
 }
 
+// As chunks of a pipeline do: one block may be done before another one begins, or run any number of
+// micro-batches ahead of it. Both have spans between each other's, and one has none at all (ZeRO).
+TEST(GradientTree, BlocksGoThroughTheirMicroBatchesOnTheirOwn) {
+  const std::vector<GradientTree<float>::Spans> blocks = {
+      {{0, 5}, {17, 9}}, {{5, 12}, {26, 11}}, {}};
+  for (const int64_t n : {1, 2, 4, 6, 8, 12, 16})
+    for (const int levels : {0, tree_levels(n)})
+      for (uint64_t seed = 0; seed < 8; ++seed) {
+        const auto g = draw_gradients(n);
+        const Values expected = levels == 0 ? run_tree(g, 0, n, 0) : reference(g, 0, n);
+        GradientTree<float> tree(kSize, levels, blocks);
+        Draw draw(seed);
+        // seed 0: the blocks one after the other; 1: in turns; else at random
+        tree.begin(n);
+        for (int64_t left = 3 * n, turn = 0; left > 0; ++turn) {
+          int64_t b = seed == 0 ? turn / n : seed == 1 ? turn % 3 : draw.integer(0, 2);
+          if (tree.done(b) == n) continue;
+          add_micro_batch(tree, b, blocks[b], g[tree.done(b)]);
+          --left;
+        }
+        for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(tree.current(b), tree.total());
+        EXPECT_EQ(Values(tree.total(), tree.total() + kSize), expected) << n << " seed " << seed;
+      }
+}
+
 TEST(GradientTree, RefusesACountThatDoesNotFit) {
-  GradientTree<float> tree(kSize, 2);
+  GradientTree<float> tree(kSize, 2, {{{0, kSize}}});
   EXPECT_THROW(tree.begin(6), InternalError);
   EXPECT_THROW(tree.begin(0), InternalError);
+  tree.begin(4);
+  for (int i = 0; i < 4; ++i) tree.next(0);
+  EXPECT_THROW(tree.next(0), InternalError);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ Config random_config(Draw& draw) {
   c.batch.micro_batch_size = c.batch.global_batch_size = draw.integer(1, 3);
   c.data.document_mask = draw.chance(0.7);
   c.data.reset_positions = draw.chance(0.5);
+  if (draw.chance(0.3)) set_dropout(c.model, draw.real(0.05, 0.5));
   return c;
 }
 
@@ -112,6 +113,14 @@ void add_mixtures(std::vector<ModelCase>& cases) {
     c.model.rope_scaling = RopeScaling::llama3;
     c.model.rope_scaling_factor = 8.0;
     c.model.rope_original_length = 64;
+  }));
+  cases.push_back(make_case("dropout", 0, [](Config& c) { set_dropout(c.model, 0.3); }));
+  cases.push_back(make_case("parallel_dropout", 5, [](Config& c) {
+    set_dropout(c.model, 0.2);
+    c.model.residual = Residual::parallel;
+    c.model.position = PositionKind::rope;
+    c.model.activation = Activation::swiglu;
+    c.model.num_kv_heads = 2;
   }));
   cases.push_back(make_case("one_token", 0, [](Config& c) {
     c.batch.seq_length = 1;

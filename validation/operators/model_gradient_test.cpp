@@ -76,7 +76,7 @@ class GradientCheck {
     std::vector<double> moved = parameters_;
     for (size_t i = 0; i < v.size(); ++i) moved[i] += h * v[i];
     problem_.set_parameters(moved);
-    return problem_.loss(tokens_);
+    return problem_.train_loss(tokens_);
   }
 
   Draw draw_;

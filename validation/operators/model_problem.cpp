@@ -20,6 +20,14 @@ Config small_config() {
   return c;
 }
 
+bool has_dropout(const ModelConfig& m) {
+  return m.embedding_dropout > 0 || m.attention_dropout > 0 || m.residual_dropout > 0;
+}
+
+void set_dropout(ModelConfig& m, double probability) {
+  m.embedding_dropout = m.attention_dropout = m.residual_dropout = probability;
+}
+
 Tokens draw_tokens(const Config& config, int64_t mean_document, Draw& draw) {
   Tokens tokens;
   tokens.sequences = config.batch.micro_batch_size;
@@ -37,6 +45,10 @@ Tokens draw_tokens(const Config& config, int64_t mean_document, Draw& draw) {
       tokens.positions.push_back(static_cast<int32_t>(position));
     }
   }
+  if (!has_dropout(config.model)) return tokens;
+  const int64_t first = draw.integer(0, 1000) * tokens.length;
+  for (int64_t s = 0; s < tokens.sequences; ++s)
+    tokens.first_token.push_back(first + s * tokens.length);
   return tokens;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "draw.hpp"
-#include "engine/parameter_store.hpp"
+#include "engine/block_access.hpp"
 #include "engine/stage.hpp"
 
 namespace espalier::check {
@@ -15,17 +15,27 @@ namespace espalier::check {
 /// Tokens of one micro-batch; `batch()` points into it.
 struct Tokens {
   std::vector<int32_t> inputs, targets, positions, document_start;
+  std::vector<int64_t> first_token;  // of each sequence; empty where nothing is dropped
   int64_t sequences = 0, length = 0;
   TokenBatch batch() const {
-    return {inputs.data(),         targets.data(), positions.data(),
-            document_start.data(), sequences,      length};
+    return {inputs.data(),
+            targets.data(),
+            positions.data(),
+            document_start.data(),
+            first_token.empty() ? nullptr : first_token.data(),
+            sequences,
+            length};
   }
 };
 
 /// Random tokens for a configuration; about one target in eight is -1. Documents of about
 /// `mean_document` tokens (0: one a sequence) if data.document_mask; positions restart with them if
-/// data.reset_positions.
+/// data.reset_positions. With dropout, sequences come one behind the other from a random place on.
 Tokens draw_tokens(const Config& config, int64_t mean_document, Draw& draw);
+
+bool has_dropout(const ModelConfig& model);
+/// Sets all three probabilities.
+void set_dropout(ModelConfig& model, double probability);
 
 /// A configuration that is valid and small; what a test does not set stays as here.
 Config small_config();
@@ -34,15 +44,16 @@ Config small_config();
 /// of the model is close to linear or saturated.
 std::vector<double> draw_parameters(const ParameterTable& table, Draw& draw);
 
-/// A stage of element type T with its parameters.
+/// A whole model of element type T, as one chunk on one rank, with its parameters. Its chunk has as
+/// many slots as the blueprint says.
 template <class T>
 class ModelProblem {
  public:
   ModelProblem(Blueprint blueprint, const std::vector<double>& parameters)
-      : blueprint_(std::move(blueprint)), store_(blueprint_.parameters) {
+      : blueprint_(std::move(blueprint)), store_(blueprint_.parameters), blocks_(store_) {
     blueprint_.config.numerics.compute_type = ElementTraits<T>::kType;
     set_parameters(parameters);
-    stage_ = std::make_unique<Stage<T>>(blueprint_, store_);
+    stage_ = std::make_unique<Stage<T>>(blueprint_, blocks_, nullptr);
   }
 
   void set_parameters(const std::vector<double>& values) {
@@ -53,7 +64,16 @@ class ModelProblem {
     store_.refresh_compute_copy();
   }
 
-  double loss(const Tokens& tokens) { return stage_->evaluate(tokens.batch()); }
+  double loss(const Tokens& tokens) {
+    stage_->forward(0, 0, tokens.batch(), nullptr, Mode::evaluate);
+    return stage_->loss(0);
+  }
+
+  /// The loss that gradient() differentiates: with dropout.
+  double train_loss(const Tokens& tokens) {
+    stage_->forward(0, 0, tokens.batch(), nullptr, Mode::train);
+    return stage_->loss(0);
+  }
 
   /// Gradient of scale times the loss, added to `before`; all flat_size elements.
   std::vector<double> gradient(const Tokens& tokens, double scale,
@@ -63,7 +83,9 @@ class ModelProblem {
     auto host = Kokkos::create_mirror_view(flat);
     for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Acc<T>>(before[i]);
     Kokkos::deep_copy(flat, host);
-    last_loss_ = stage_->train(tokens.batch(), scale, flat.data());
+    blocks_.set_gradients(flat.data());
+    stage_->forward(0, 0, tokens.batch(), nullptr, Mode::train);
+    last_loss_ = stage_->backward(0, 0, nullptr, nullptr, scale, BackwardPart::together);
     Kokkos::deep_copy(host, flat);
     return std::vector<double>(host.data(), host.data() + size);
   }
@@ -77,6 +99,7 @@ class ModelProblem {
  private:
   Blueprint blueprint_;
   ParameterStore<T> store_;
+  ResidentBlocks<T> blocks_;
   std::unique_ptr<Stage<T>> stage_;
   double last_loss_ = 0.0;
 };

@@ -69,8 +69,14 @@ TEST(StageTest, TrainAndEvaluateGiveTheSameLoss) {
   for (const auto& c : named_cases()) {
     Scene<double> s(c);
     auto problem = s.problem();
+    const double before = problem.loss(s.tokens);
     problem.gradient(s.tokens, 1.0);
-    EXPECT_EQ(problem.last_loss(), problem.loss(s.tokens)) << c.name;
+    EXPECT_EQ(problem.last_loss(), problem.train_loss(s.tokens)) << c.name;
+    EXPECT_EQ(problem.loss(s.tokens), before) << c.name;
+    EXPECT_EQ(problem.last_loss() == before, !has_dropout(c.config.model)) << c.name;
+    Scene<double> plain(c);
+    set_dropout(plain.blueprint.config.model, 0.0);
+    EXPECT_EQ(plain.problem().loss(s.tokens), before) << c.name;
   }
 }
 
@@ -108,27 +114,66 @@ TEST(StageTest, NothingIsLeftOverFromTheBatchBefore) {
   }
 }
 
-TEST(StageTest, HooksSeeCompleteBlocksFromTheLastToTheFirst) {
-  const ModelCase c = named_cases()[1];  // untied: no block's gradient waits for another's
-  Scene<double> s(c);
-  ParameterStore<double> store(s.blueprint.parameters);
-  std::copy(s.parameters.begin(), s.parameters.end(), store.master());
-  Stage<double> stage(s.blueprint, store);
-  const auto& blocks = s.blueprint.parameters.blocks;
-  std::vector<double> flat(s.blueprint.parameters.flat_size, 0.0), at_hook = flat;
-  std::vector<size_t> order;
+/// Resident blocks that remember what the stage asked of them.
+class WatchedBlocks : public ResidentBlocks<double> {
+ public:
+  WatchedBlocks(const ParameterStore<double>& store, std::vector<double>& flat)
+      : ResidentBlocks<double>(store), table_(store.table()), flat_(flat), when_done(flat) {
+    set_gradients(flat.data());
+    uses.resize(table_.blocks.size(), 0);
+  }
+  void prefetch(int64_t block) override {
+    EXPECT_EQ(uses[static_cast<size_t>(block)], 0) << "prefetched in use: " << block;
+    prefetched.push_back(block);
+  }
+  BlockView<const double> values(int64_t block) override {
+    ++uses[static_cast<size_t>(block)];
+    most = std::max(most, std::count_if(uses.begin(), uses.end(), [](int n) { return n > 0; }));
+    return ResidentBlocks<double>::values(block);
+  }
+  void release(int64_t block) override { --uses[static_cast<size_t>(block)]; }
+  void gradients_done(int64_t block) override {
+    order.push_back(block);
+    const BlockSpan& span = table_.blocks[static_cast<size_t>(block)];
+    std::copy_n(flat_.begin() + span.offset, span.size, when_done.begin() + span.offset);
+  }
+  void progress() override { ++progressed; }
+
+ private:
+  const ParameterTable& table_;
+  std::vector<double>& flat_;
+
+ public:
+  std::vector<double> when_done;
+  std::vector<int64_t> order, prefetched;
+  std::vector<int> uses;
+  std::ptrdiff_t most = 0;
   int progressed = 0;
-  BackwardHooks hooks;
-  hooks.block_done = [&](size_t b) {
-    order.push_back(b);
-    std::copy_n(flat.begin() + blocks[b].offset, blocks[b].size,
-                at_hook.begin() + blocks[b].offset);
-  };
-  hooks.progress = [&] { ++progressed; };
-  stage.train(s.tokens.batch(), 1.0, flat.data(), hooks);
-  EXPECT_EQ(order, (std::vector<size_t>{3, 2, 1, 0}));
-  EXPECT_EQ(at_hook, flat);
-  EXPECT_GE(progressed, 4);
+};
+
+TEST(StageTest, BlocksAreCompleteFromTheLastToTheFirst) {
+  // tied: token, position, two layers, final norm; untied: the output as well
+  for (const size_t which : {0, 1}) {
+    const ModelCase c = named_cases()[which];
+    Scene<double> s(c);
+    ParameterStore<double> store(s.blueprint.parameters);
+    std::copy(s.parameters.begin(), s.parameters.end(), store.master());
+    std::vector<double> flat(s.blueprint.parameters.flat_size, 0.0);
+    WatchedBlocks blocks(store, flat);
+    Stage<double> stage(s.blueprint, blocks, nullptr);
+    stage.forward(0, 0, s.tokens.batch(), nullptr, Mode::train);
+    EXPECT_EQ(blocks.prefetched, (std::vector<int64_t>{3}));
+    EXPECT_TRUE(blocks.order.empty());
+    stage.backward(0, 0, nullptr, nullptr, 1.0, BackwardPart::together);
+    std::vector<int64_t> expected = {4, 3, 2, 1, 0};
+    if (!c.config.model.tie_embeddings) expected.insert(expected.begin(), 5);
+    EXPECT_EQ(blocks.order, expected) << c.name;
+    EXPECT_EQ(blocks.prefetched, (std::vector<int64_t>{3, 2}));
+    EXPECT_EQ(blocks.when_done, flat);
+    EXPECT_EQ(blocks.uses, std::vector<int>(blocks.uses.size(), 0)) << "not all were released";
+    EXPECT_LE(blocks.most, 2);  // a block, and the one before it, whose bias is still to be added
+    EXPECT_GE(blocks.progressed, 4);
+  }
 }
 
 TEST(StageTest, ChunksOfTheVocabularyChangeNothing) {
@@ -154,6 +199,7 @@ Tokens three_documents() {
   Tokens tokens;
   tokens.sequences = 1;
   tokens.length = 18;
+  tokens.first_token = {36};
   for (int32_t t = 0; t < 18; ++t) {
     const int32_t start = t < 5 ? 0 : t < 12 ? 5 : 12;
     tokens.inputs.push_back(t);

@@ -6,6 +6,9 @@
 
 #include <cmath>
 
+#include "core/error.hpp"
+
+#include "../global_index.hpp"
 #include "model_cases.hpp"
 #include "model_problem.hpp"
 
@@ -111,27 +114,175 @@ TEST(ParameterStore, TypesStartAlike) {
     ASSERT_EQ(single[i], static_cast<double>(static_cast<float>(exact[i])));
 }
 
+/// Ranks of a grid of tp x dp x 2 pipeline stages, with key heads that ranks repeat, a vocabulary
+/// and rows that nothing divides, and every kind of tensor.
+Config grid_config(int64_t tp, int64_t shards, int64_t zero, bool tied) {
+  Config c = small_config();
+  c.model.num_heads = 8;
+  c.model.num_kv_heads = 2;
+  c.model.qk_norm = true;
+  c.model.activation = tied ? Activation::gelu : Activation::swiglu;
+  c.model.tie_embeddings = tied;
+  c.batch.global_batch_size = 8;
+  c.grid.tensor_parallel = tp;
+  c.grid.pipeline_parallel = 2;
+  c.grid.data_parallel = 2;
+  c.grid.zero_stage = zero;
+  c.numerics.reproducible = shards > 0;
+  c.numerics.virtual_tensor_parallel = std::max<int64_t>(1, shards);
+  return c;
+}
+
+template <class F>
+void for_each_rank(const Config& c, const F& f) {
+  const GridConfig& g = c.grid;
+  for (int64_t p = 0; p < g.pipeline_parallel; ++p)
+    for (int64_t d = 0; d < g.data_parallel; ++d)
+      for (int64_t t = 0; t < g.tensor_parallel; ++t)
+        f(make_blueprint(c, g.tensor_parallel * g.pipeline_parallel * g.data_parallel, {p, d, t}));
+}
+
+// Initialisers give ones and zeros as well; random numbers tell every element from every other.
+ParameterTable all_normal(ParameterTable table) {
+  for (ParameterSpec& p : table.parameters) {
+    p.initializer = Initializer::normal;
+    p.init_std = 0.5;
+  }
+  return table;
+}
+
+TEST(ParameterStore, EveryRankHasTheGlobalValuesOfItsElements) {
+  for (const bool tied : {true, false})
+    for (const auto& [tp, shards] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 0}, {2, 0}, {4, 0}, {1, 4}, {2, 4}, {4, 4}, {1, 8}, {2, 8}, {4, 8}}) {
+      const Config c = grid_config(tp, shards, 0, tied);
+      for_each_rank(c, [&](const Blueprint& b) {
+        const ParameterTable table = all_normal(b.parameters);
+        ParameterStore<double> store(table);
+        store.initialise(5);
+        const GlobalIndex index(c.model, b.place.split);
+        int64_t wrong = 0;
+        for (const ParameterSpec& p : table.parameters)
+          for (int64_t i = 0; i < p.size(); ++i) {
+            const int64_t global = index(p, i / p.columns(), i % p.columns());
+            wrong += store.master()[p.offset + i] !=
+                     0.5 * random_normal(5, hash_name(p.name), static_cast<uint64_t>(global));
+          }
+        EXPECT_EQ(wrong, 0) << "tp " << tp << ", shards " << shards << ", tied " << tied;
+      });
+    }
+}
+
+/// Elements whose bits differ from those of ZeRO stage 0, in the master and in what is computed
+/// with.
+template <class T>
+int64_t differing_from_stage_0(const Blueprint& b, int64_t zero) {
+  const ParameterTable table = all_normal(b.parameters);
+  ParameterStore<T> everything(table), store(table, b.owned, zero);
+  everything.initialise(5);
+  store.initialise(5);
+  const auto bits = [](auto x) { return static_cast<double>(static_cast<Acc<decltype(x)>>(x)); };
+  int64_t wrong = 0;
+  const auto compare = [&](const auto* found, Indexing indexing, const auto* expected) {
+    for (const ParameterSpec& p : table.parameters)
+      for (const OwnedRange& r : b.owned)
+        for (int64_t i = std::max(p.offset, r.flat);
+             i < std::min(p.offset + p.size(), r.flat + r.size); ++i)
+          wrong += bits(found[indexing == Indexing::flat ? i : r.compact + i - r.flat]) !=
+                   bits(expected[i]);
+  };
+  compare(store.master(), store.master_indexing(), everything.master());
+  compare(store.values(), store.compute_indexing(), everything.values());
+  if (store.compute_indexing() == Indexing::flat)  // all of it is computed with
+    for (const ParameterSpec& p : table.parameters)
+      for (int64_t i = p.offset; i < p.offset + p.size(); ++i)
+        wrong += bits(store.values()[i]) != bits(everything.values()[i]);
+  return wrong;
+}
+
+TEST(ParameterStore, ZeroStagesKeepTheSameBits) {
+  for (const int64_t zero : {1, 2, 3})
+    for (const int64_t tp : {1, 2}) {
+      for_each_rank(grid_config(tp, 4, zero, true), [&](const Blueprint& b) {
+        EXPECT_EQ(differing_from_stage_0<float>(b, zero), 0) << zero;
+        EXPECT_EQ(differing_from_stage_0<double>(b, zero), 0) << zero;
+        EXPECT_EQ(differing_from_stage_0<bf16>(b, zero), 0) << zero;
+        EXPECT_EQ(differing_from_stage_0<fp16>(b, zero), 0) << zero;
+      });
+    }
+}
+
+TEST(ParameterStore, ZeroStagesKeepOnlyWhatTheyMust) {
+  for_each_rank(grid_config(2, 0, 3, true), [&](const Blueprint& b) {
+    const auto indexing = [&](int64_t zero) {
+      const ParameterStore<float> same(b.parameters, b.owned, zero);
+      const ParameterStore<bf16> other(b.parameters, b.owned, zero);
+      EXPECT_EQ(same.master_indexing(), same.compute_indexing());
+      EXPECT_EQ(same.compute_indexing(), other.compute_indexing());
+      return std::pair(other.master_indexing(), other.compute_indexing());
+    };
+    EXPECT_EQ(indexing(0), std::pair(Indexing::flat, Indexing::flat));
+    EXPECT_EQ(indexing(1), std::pair(Indexing::compact, Indexing::flat));
+    EXPECT_EQ(indexing(2), std::pair(Indexing::compact, Indexing::flat));
+    EXPECT_EQ(indexing(3), std::pair(Indexing::compact, Indexing::compact));
+    EXPECT_THROW(ParameterStore<float>(b.parameters, b.owned, 3).block(0), InternalError);
+  });
+}
+
 TEST(ModelSlots, PointAtTheTablesRows) {
   for (const auto& c : named_cases()) {
     const Blueprint b = make_blueprint(c.config, 1);
-    const ModelSlots slots = make_slots(b);
+    const ModelSlots slots = make_slots(b.parameters, b.config.model);
     const ParameterTable& t = b.parameters;
-    EXPECT_EQ(slots.token.offset, t.find("embedding.token.weight").offset);
-    EXPECT_EQ(slots.output.offset,
-              c.config.model.tie_embeddings ? slots.token.offset : t.find("output.weight").offset);
+    const auto place = [&](const Slot& s) {
+      return s.present() ? t.blocks[static_cast<size_t>(s.block)].offset + s.offset : -1;
+    };
+    EXPECT_EQ(place(slots.token), t.find("embedding.token.weight").offset);
+    EXPECT_EQ(place(slots.output), c.config.model.tie_embeddings
+                                       ? t.find("embedding.token.weight").offset
+                                       : t.find("output.weight").offset);
     EXPECT_EQ(slots.position.present(), t.contains("embedding.position.weight"));
     EXPECT_EQ(slots.final_norm.bias.present(), t.contains("final_norm.bias"));
     const LayerSlots& l = slots.layers.back();
-    const std::string prefix = t.blocks[t.blocks.size() - 2].name + ".";
+    const std::string prefix = fmt::format("layers.{}.", c.config.model.num_layers - 1);
     const auto& qkv = t.find(prefix + "attention.qkv.weight");
-    EXPECT_EQ(l.qkv.weight.offset, qkv.offset);
+    EXPECT_EQ(place(l.qkv.weight), qkv.offset);
     EXPECT_EQ(l.qkv.weight.rows, qkv.shape[0]);
     EXPECT_EQ(l.qkv.weight.columns, qkv.shape[1]);
     EXPECT_EQ(l.qkv.bias.present(), c.config.model.bias);
     EXPECT_EQ(l.q_norm.weight.present(), c.config.model.qk_norm);
     EXPECT_EQ(l.mlp_norm.weight.present(), c.config.model.residual == Residual::sequential);
-    EXPECT_EQ(l.down.weight.offset, t.find(prefix + "mlp.down.weight").offset);
+    EXPECT_EQ(place(l.down.weight), t.find(prefix + "mlp.down.weight").offset);
   }
+}
+
+// On the ranks of a grid: sizes of the local tensors, absent where another stage has them.
+TEST(ModelSlots, AreThoseOfTheRanksPart) {
+  for (const bool tied : {true, false})
+    for_each_rank(grid_config(4, 4, 0, tied), [&](const Blueprint& b) {
+      const ModelSlots slots = make_slots(b.parameters, b.config.model);
+      const bool first = b.rank.pipeline == 0;
+      EXPECT_EQ(slots.token.present(), first);
+      EXPECT_EQ(slots.position.present(), first);
+      EXPECT_EQ(slots.output.present(), !first || tied);
+      if (!first) {
+        EXPECT_EQ(b.parameters.blocks[slots.output.block].kind, BlockKind::output);
+        EXPECT_EQ(slots.output.rows, cut_evenly(23, 4, b.rank.tensor).count);
+      }
+      EXPECT_EQ(slots.final_norm.weight.present(), !first);
+      ASSERT_EQ(slots.layers.size(), 2u);
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        const LayerSlots& l = slots.layers[layer];
+        EXPECT_EQ(l.block >= 0, layer == b.rank.pipeline);
+        EXPECT_EQ(l.qkv.weight.present(), layer == b.rank.pipeline);
+        if (layer != b.rank.pipeline) continue;
+        EXPECT_EQ(l.qkv.weight.rows, (8 / 4 + 2) * 4);  // two query heads, one key and value head
+        EXPECT_EQ(l.output.weight.columns, 8);
+        EXPECT_EQ(l.down.weight.columns, 5);
+        EXPECT_EQ(l.up.weight.rows, tied ? 5 : 10);
+        EXPECT_EQ(l.down.bias.columns, 12);
+      }
+    });
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ COMMON = dict(
     position="learned", rope_theta=100.0, rope_style="half", rope_scaling="none",
     rope_scaling_factor=1.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0,
     rope_original_length=8192, activation="gelu_tanh", bias=True, tie_embeddings=True,
-    residual="sequential", qk_norm=False, logit_scale=1.0, init_std=0.02,
+    residual="sequential", qk_norm=False, logit_scale=1.0,
+    embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0, init_std=0.02,
     init_scale_residual=True)
 
 CASES = {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "engine/parameter_store.hpp"
+#include "engine/block_access.hpp"
 #include "engine/stage.hpp"
 #include "golden_case.hpp"
 
@@ -29,13 +29,18 @@ Outcome run_stage(const GoldenCase& c) {
   for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Real>(c.parameters[i]);
   Kokkos::deep_copy(master, host);
   store.refresh_compute_copy();
-  Stage<T> stage(blueprint, store);
-  const TokenBatch tokens{c.inputs.data(),         c.targets.data(), c.positions.data(),
-                          c.document_start.data(), c.sequences,      c.length};
+  ResidentBlocks<T> blocks(store);
+  Stage<T> stage(blueprint, blocks, nullptr);
+  const TokenBatch tokens{
+      c.inputs.data(), c.targets.data(), c.positions.data(), c.document_start.data(), nullptr,
+      c.sequences,     c.length};
   const Buffer<Real> flat("gradients", static_cast<size_t>(size));
   const double count = static_cast<double>(c.valid_tokens);
   Outcome outcome;
-  outcome.loss = stage.train(tokens, 1.0 / count, flat.data()) / count;
+  blocks.set_gradients(flat.data());
+  stage.forward(0, 0, tokens, nullptr, Mode::train);
+  outcome.loss =
+      stage.backward(0, 0, nullptr, nullptr, 1.0 / count, BackwardPart::together) / count;
   const auto gradients = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), flat);
   outcome.gradients.assign(gradients.data(), gradients.data() + size);
   return outcome;

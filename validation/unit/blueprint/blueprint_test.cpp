@@ -119,28 +119,28 @@ int64_t rows_of(const std::vector<PlannedTensor>& tensors, const std::string& na
 
 TEST(ActivationPlan, LogitsExistForAChunkOfTokensOnly) {
   Config c = gpt2_like();
-  EXPECT_EQ(make_activation_plan(c).classifier_rows, 4 * 256);  // all fit
+  EXPECT_EQ(make_activation_plan(c, {}).classifier_rows, 4 * 256);  // all fit
   c.model.vocab_size = 50257;
-  const ActivationPlan plan = make_activation_plan(c);
+  const ActivationPlan plan = make_activation_plan(c, {});
   EXPECT_LT(plan.classifier_rows, 4 * 256);
   EXPECT_GE(plan.classifier_rows, 64);
   EXPECT_EQ(plan.classifier_rows % 64, 0);
   EXPECT_LE(plan.classifier_rows * 50257 * 4, int64_t{96} << 20);
   EXPECT_EQ(rows_of(plan.workspace, "logits"), plan.classifier_rows);
   c.batch.micro_batch_size = c.batch.seq_length = 1;
-  EXPECT_EQ(make_activation_plan(c).classifier_rows, 1);
+  EXPECT_EQ(make_activation_plan(c, {}).classifier_rows, 1);
 }
 
 TEST(ActivationPlan, KeepsWhatTheModelNeeds) {
   Config c = gpt2_like();
-  const ActivationPlan plain = make_activation_plan(c);
-  EXPECT_EQ(rows_of(plain.block, "mlp.input"), 4 * 256);
-  EXPECT_EQ(rows_of(plain.block, "attention.qkv_raw"), -1);
+  const ActivationPlan plain = make_activation_plan(c, {});
+  EXPECT_EQ(rows_of(plain.plain.kept, "mlp.input"), 4 * 256);
+  EXPECT_EQ(rows_of(plain.plain.kept, "attention.qkv_raw"), -1);
   c.model.qk_norm = true;
   c.model.residual = Residual::parallel;
-  const ActivationPlan other = make_activation_plan(c);
-  EXPECT_EQ(rows_of(other.block, "mlp.input"), -1);
-  EXPECT_EQ(rows_of(other.block, "attention.qkv_raw"), 4 * 256);
+  const ActivationPlan other = make_activation_plan(c, {});
+  EXPECT_EQ(rows_of(other.plain.kept, "mlp.input"), -1);
+  EXPECT_EQ(rows_of(other.plain.kept, "attention.qkv_raw"), 4 * 256);
 }
 
 // Nothing in the plan is of the size sequence times sequence.
@@ -150,8 +150,8 @@ TEST(ActivationPlan, GrowsLinearlyWithTheSequence) {
     c.batch.micro_batch_size = 1;
     c.batch.seq_length = length;
     c.model.vocab_size = 8;
-    const ActivationPlan p = make_activation_plan(c);
-    return planned_bytes(p.block, ElementType::fp32) +
+    const ActivationPlan p = make_activation_plan(c, {});
+    return planned_bytes(p.plain.kept, ElementType::fp32) +
            planned_bytes(p.workspace, ElementType::fp32);
   };
   const int64_t step = bytes(2048) - bytes(1024);

@@ -39,7 +39,7 @@ void check_round_trip() {
   const ScratchFolder folder;
   const std::string path = folder.file("model.h5");
   const std::vector<Real> values = sample_values<Real>();
-  write_model(path, nullptr, kRows, values.data(), sample_info());
+  write_model<Real>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
   std::vector<Real> read(values.size(), Real(-99));
   const ModelInfo info = read_model(path, nullptr, kRows, read.data());
   EXPECT_EQ(info.deck, sample_info().deck);
@@ -68,7 +68,7 @@ TEST(ModelFile, ListsEveryTensorThatDoesNotFit) {
   const ScratchFolder folder;
   const std::string path = folder.file("model.h5");
   const std::vector<float> values = sample_values<float>();
-  write_model(path, nullptr, kRows, values.data(), sample_info());
+  write_model<float>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
   const std::vector<TensorRow> other{{"embedding.token.weight", {5, 4}, 0},
                                      {"layers.1.attention.norm.weight", {3}, 32},
                                      {"final_norm.weight", {3}, 48}};
@@ -101,7 +101,7 @@ TEST(ModelFile, RefusesOtherFormatsAndDamagedDecks) {
 
   const std::string path = folder.file("model.h5");
   const std::vector<float> values = sample_values<float>();
-  write_model(path, nullptr, kRows, values.data(), sample_info());
+  write_model<float>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
   std::string bytes = file_bytes(path);
   const size_t at = bytes.find("seed = 9");
   ASSERT_NE(at, std::string::npos);
@@ -132,8 +132,9 @@ TEST(GradientDump, CarriesEveryModelKey) {
   const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6};
   const DumpTokens batch{2, 3, tokens.data(), tokens.data(), tokens.data(), tokens.data()};
   const std::vector<float> values = sample_values<float>();
-  write_gradient_dump(path, nullptr, kRows, values.data(), values.data(), batch, config,
-                      {"0.1.0", "[model]\n", 2.5});
+  const TensorSlabs slabs = whole_slabs(kRows, values.data());
+  write_gradient_dump<float>(path, nullptr, kRows, slabs, slabs, batch, config,
+                             {"0.1.0", "[model]\n", 2.5});
   TensorFileReader in(path, nullptr);
   Config read;
   read_model_attributes(in, "model", read);

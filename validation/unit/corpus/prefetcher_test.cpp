@@ -26,7 +26,7 @@ TEST(Prefetcher, EqualsDirectFill) {
   const BatchSource source(random_config(), Stream::train);
   MicroBatch direct;
   for (const int64_t depth : {0, 1, 2, 7}) {
-    Prefetcher prefetcher(source, {3, 8}, 5, depth);
+    Prefetcher prefetcher(source, {3, 5, 1}, 5, depth);
     for (int64_t step = 5; step < 60; ++step) {
       EXPECT_EQ(prefetcher.next_step(), step);
       const auto& batches = prefetcher.next();
@@ -47,16 +47,39 @@ TEST(Prefetcher, AnySplitOverRanksIsTheSameStream) {
   const BatchSource source(random_config(), Stream::train);  // 12 micro-batches a step
   std::vector<uint64_t> expected(10);
   for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) {
-    std::vector<uint64_t> hashes(10);
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      const int64_t share = 12 / ranks;
-      Prefetcher prefetcher(source, {rank * share, (rank + 1) * share}, 0, 2);
-      for (uint64_t& hash : hashes) {
-        for (const MicroBatch& batch : prefetcher.next()) hash += batch.token_hash;
+    for (const bool interleaved : {false, true}) {
+      std::vector<uint64_t> hashes(10);
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const int64_t share = 12 / ranks;
+        const MicroBatchRange range = interleaved ? MicroBatchRange{rank, share, ranks}
+                                                  : MicroBatchRange{rank * share, share, 1};
+        Prefetcher prefetcher(source, range, 0, 2);
+        for (uint64_t& hash : hashes) {
+          for (const MicroBatch& batch : prefetcher.next()) hash += batch.token_hash;
+        }
+      }
+      if (ranks == 1) expected = hashes;
+      EXPECT_EQ(hashes, expected) << ranks;
+    }
+  }
+}
+
+TEST(Prefetcher, StridesOverTheMicroBatches) {
+  const BatchSource source(random_config(), Stream::train);
+  const MicroBatchRange range{1, 4, 3};  // 1, 4, 7, 10
+  MicroBatch direct;
+  for (const int64_t depth : {0, 2}) {
+    Prefetcher prefetcher(source, range, 0, depth);
+    for (int64_t step = 0; step < 5; ++step) {
+      const auto& batches = prefetcher.next();
+      ASSERT_EQ(batches.size(), 4u);
+      for (int64_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(range.index(i), 1 + 3 * i);
+        source.fill(step, 1 + 3 * i, direct);
+        EXPECT_EQ(batches[static_cast<size_t>(i)].inputs, direct.inputs);
+        EXPECT_EQ(batches[static_cast<size_t>(i)].first_token, direct.first_token);
       }
     }
-    if (ranks == 1) expected = hashes;
-    EXPECT_EQ(hashes, expected) << ranks;
   }
 }
 
@@ -64,7 +87,7 @@ TEST(Prefetcher, StopsAtAnyTime) {
   const BatchSource source(random_config(), Stream::train);
   for (int64_t taken = 0; taken < 12; ++taken) {
     for (const int64_t depth : {1, 3}) {
-      Prefetcher prefetcher(source, {0, 12}, 0, depth);
+      Prefetcher prefetcher(source, {0, 12, 1}, 0, depth);
       for (int64_t i = 0; i < taken; ++i) prefetcher.next();
     }
   }
@@ -73,13 +96,20 @@ TEST(Prefetcher, StopsAtAnyTime) {
 TEST(Prefetcher, EndsWithTheSource) {
   const BatchSource source(random_config(), Stream::validation);
   for (const int64_t depth : {0, 2, 20}) {
-    Prefetcher prefetcher(source, {0, 12}, 0, depth);
+    Prefetcher prefetcher(source, {0, 12, 1}, 0, depth);
     for (int64_t i = 0; i < source.batches(); ++i) prefetcher.next();
     EXPECT_THROW(prefetcher.next(), InternalError);
   }
-  EXPECT_THROW(Prefetcher(source, {0, 13}, 0, 1), InternalError);
-  EXPECT_THROW(Prefetcher(source, {5, 4}, 0, 1), InternalError);
-  Prefetcher idle(source, {4, 4}, 0, 1);  // a rank without micro-batches
+  const auto refused = [&](const MicroBatchRange& range) {
+    EXPECT_THROW(Prefetcher(source, range, 0, 1), InternalError);
+  };
+  refused({0, 13, 1});
+  refused({5, 8, 1});
+  refused({1, 4, 4});  // the last would be 13
+  refused({5, -1, 1});
+  refused({-1, 2, 1});
+  refused({0, 2, 0});
+  Prefetcher idle(source, {4, 0, 1}, 0, 1);  // a rank without micro-batches
   EXPECT_TRUE(idle.next().empty());
 }
 
@@ -97,7 +127,7 @@ TEST(Prefetcher, PassesErrorsOnAtTheirStep) {
   config.monitor.validation_batches = 100;
   const BatchSource source(config, Stream::validation);
   for (const int64_t depth : {0, 1, 3, 50}) {
-    Prefetcher prefetcher(source, {0, 1}, 0, depth);
+    Prefetcher prefetcher(source, {0, 1, 1}, 0, depth);
     for (int64_t step = 0; step < 5; ++step) EXPECT_EQ(prefetcher.next().size(), 1u);
     for (int again = 0; again < 2; ++again) {
       EXPECT_CONTAINS(data_error([&] { prefetcher.next(); }), "token 55 has id");
@@ -109,7 +139,7 @@ TEST(Prefetcher, MeasuresWaiting) {
   Config config = random_config();
   config.batch = {4096, 8, 64};  // some milliseconds a step
   const BatchSource source(config, Stream::train);
-  Prefetcher direct(source, {0, 8}, 0, 0), ahead(source, {0, 8}, 0, 2);
+  Prefetcher direct(source, {0, 8, 1}, 0, 0), ahead(source, {0, 8, 1}, 0, 2);
   EXPECT_EQ(ahead.wait_seconds(), 0.0);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 4; ++i) direct.next();
