@@ -110,6 +110,8 @@ Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& r
   if (g.data_parallel == 0)
     g.data_parallel = std::max<int64_t>(
         1, ranks / (g.tensor_parallel * g.pipeline_parallel * g.context_parallel));
+  // A rank alone shares nothing; stages 2 and 3 would only add its gradients in another order.
+  if (g.data_parallel == 1) g.zero_stage = 0;
   g.virtual_stages = std::max<int64_t>(1, g.virtual_stages);
   b.data_parallel = g.data_parallel;
   b.zero_shards = g.zero_stage > 0 && g.zero_shards > 0 ? g.zero_shards : g.data_parallel;

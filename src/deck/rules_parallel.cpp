@@ -64,6 +64,32 @@ void check_virtual_shards(Draft& draft) {
               {"numerics.virtual_tensor_parallel", "numerics.reproducible"});
 }
 
+// The shards are equal but the last ones, which may be short or empty; a rank of empty ones alone
+// has neither embedding nor logits.
+void check_vocabulary(Draft& draft) {
+  if (!draft.are_sound({"grid.tensor_parallel", "model.vocab_size", "numerics.reproducible",
+                        "numerics.virtual_tensor_parallel"}))
+    return;
+  const NumericsConfig& numerics = draft.config.numerics;
+  const int64_t vocabulary = draft.config.model.vocab_size;
+  const int64_t ranks = draft.config.grid.tensor_parallel;
+  const auto all_have_rows = [&](int64_t v) {
+    const int64_t shards = numerics.reproducible ? numerics.virtual_tensor_parallel : v;
+    if (shards % v != 0) return false;
+    return (vocabulary + shards - 1) / shards * (shards - shards / v) < vocabulary;
+  };
+  const bool is_other_fault =
+      numerics.reproducible && numerics.virtual_tensor_parallel % ranks != 0;
+  if (is_other_fault || all_have_rows(ranks)) return;
+  draft.fault(
+      "grid.tensor_parallel",
+      fmt::format("{} leaves the last rank without a row of the vocabulary",
+                  draft.equation("model.vocab_size")),
+      try_nearest(ranks, 1, kMost,
+                  [&](int64_t v) { return fits_model(draft.config.model, v) && all_have_rows(v); }),
+      {"model.vocab_size"});
+}
+
 void check_zero(Draft& draft) {
   if (!draft.are_sound({"grid.zero_shards", "grid.data_parallel", "grid.zero_stage"})) return;
   const GridConfig& g = draft.config.grid;
@@ -114,6 +140,7 @@ void check_parallel(Draft& draft) {
   if (draft.are_sound({"grid.tensor_parallel"}))
     check_kv_heads(draft, "grid.tensor_parallel", draft.config.grid.tensor_parallel);
   check_virtual_shards(draft);
+  check_vocabulary(draft);
   check_zero(draft);
   check_reproducible_zero(draft);
   check_rank_order(draft);
