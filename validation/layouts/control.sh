@@ -39,14 +39,8 @@ while read -r hook family ranks words; do
   number=$((number + 1))
   [ $((number % parts)) -eq $((part % parts)) ] || continue
   read -r -a words <<<"$words"
-  arithmetic=() grid=()
-  for word in "${words[@]}"; do
-    case ${word%%=*} in
-      *.*) arithmetic+=("$word") ;;
-      *) grid+=("grid.$word") ;;
-    esac
-  done
-  rm -rf "$folder"/many*
+  split_words "${words[@]}"
+  rm -rf "${folder:?}"/many*
   deck=$inputs/$family-tiny.toml
   one=$folder/one-$family-${#arithmetic[@]}
   [ ${#arithmetic[@]} -eq 0 ] || rm -rf "$one"

@@ -13,6 +13,20 @@ common_settings() {
     schedule.decay=constant monitor.peak_gflops=100 monitor.progress=off checkpoint.save_final=false
 }
 
+# split_words WORD...: the keys of a table's line, into the arrays arithmetic and grid.
+split_words() {
+  local word
+  arithmetic=() grid=()
+  for word in "$@"; do
+    case ${word%%=*} in
+      data.source) # of matrix.sh, which makes the documents
+        arithmetic+=("$word" "data.train=[\"$work/documents.train.tok\"]" model.vocab_size=259) ;;
+      *.*) arithmetic+=("$word") ;;
+      *) grid+=("grid.$word") ;;
+    esac
+  done
+}
+
 # quote WORD...: the words as one line that a shell reads back
 quote() {
   printf '%q ' "$@"

@@ -26,24 +26,6 @@ family_settings() {
   esac
 }
 
-# Sets arithmetic and grid from the words of a line.
-split_line() {
-  local word
-  arithmetic=() grid=()
-  for word in "$@"; do
-    case $word in
-      data.source=files)
-        arithmetic+=(data.source=files "data.train=[\"$work/documents.train.tok\"]" \
-          model.vocab_size=259) ;;
-      *.*=* | *.*=*.*) case ${word%%=*} in
-        *.*) arithmetic+=("$word") ;;
-        *) grid+=("grid.$word") ;;
-      esac ;;
-      *) grid+=("grid.$word") ;;
-    esac
-  done
-}
-
 baseline_of() { # the folder of one rank with this arithmetic
   local words="${arithmetic[*]}"
   words=${words//"$work/"/}
@@ -76,14 +58,13 @@ make_documents() {
 }
 
 baselines() {
-  local line one code=0
+  local line words one code=0
   rm -rf "$work"
   mkdir -p "$work"
   make_documents
   while read -r line; do
-    # shellcheck disable=SC2086  # words
-    split_line ${line#* }
-    [ "$line" != "${line#* }" ] || split_line
+    read -r -a words <<<"$line"
+    split_words "${words[@]:1}"
     one=$(baseline_of)
     [ -e "$one.command" ] && continue
     # shellcheck disable=SC2046
@@ -95,16 +76,15 @@ baselines() {
 }
 
 run_part() { # PART PARTS
-  local line many code bad=0 count=0 number=0 folder
+  local line words many code bad=0 count=0 number=0 folder
   folder=$(mktemp -d)
   # shellcheck disable=SC2064  # the folder of now
   trap "rm -rf '$folder'" EXIT
   while read -r line; do
     number=$((number + 1))
     [ $((number % $2)) -eq $(($1 % $2)) ] || continue
-    # shellcheck disable=SC2086
-    split_line ${line#* }
-    [ "$line" != "${line#* }" ] || split_line
+    read -r -a words <<<"$line"
+    split_words "${words[@]:1}"
     many=$folder/many-$number code=0
     # shellcheck disable=SC2046
     train "${line%% *}" "$many" "$inputs/$family-tiny.toml" "${common[@]}" $(family_settings) \

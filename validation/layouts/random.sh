@@ -50,7 +50,7 @@ run_case() { # NAME LINE; returns 3 where check refuses it
   IFS='|' read -r ranks mode arithmetic grid <<<"$line"
   read -r -a arithmetic <<<"$arithmetic"
   read -r -a grid <<<"$grid"
-  rm -rf "$folder"/*
+  rm -rf "${folder:?}"/*
   for setting in "${common[@]}" "${arithmetic[@]}" "${grid[@]}"; do sets+=(--set "$setting"); done
   "$bin/espalier" check "$deck" --ranks "$ranks" "${sets[@]}" >"$folder/check.log" 2>&1 || code=$?
   if [ $code -eq 2 ] && ! grep -q 'internal' "$folder/check.log"; then return 3; fi
