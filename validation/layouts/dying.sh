@@ -3,7 +3,7 @@
 # A rank that fails in the middle of a step takes the job down within seconds.
 # Usage: dying.sh ESPALIER_FOLDER LAUNCHER NUMPROC_FLAG INPUTS HOW
 #   throw  one rank throws: one message with its number, its place, its host and the cause
-#   kill   one rank is killed (-9): the launcher names its host and the signal
+#   kill   one rank is killed (-9): the launcher names host and exit code
 #   nan    the loss is not finite: rank 0 speaks for all, and all leave with code 5
 # For a layout each of tensor, pipeline and data parallelism and ZeRO.
 set -euo pipefail
@@ -84,12 +84,13 @@ judge_throw() {
 }
 
 # The program cannot speak for a process that is gone, and its neighbours get no error from MPI:
-# only the launcher knows. MPICH's names the host, the process and the signal.
+# only the launcher knows. MPICH's names host, process and exit code (9), now and then of a
+# neighbour instead whose transport noticed first and aborted (6).
 judge_kill() {
-  message='KILLED BY SIGNAL|signal 9|EXIT CODE: 9'
+  message='EXIT CODE: (9|6)$|signal (9|6)'
   [ "$code" -ne 0 ] || fault "exit code 0"
   [ "$(errors)" -eq 0 ] || fault "$(errors) messages of the survivors"
-  grep -qiE "$message" "$folder/log" || fault "the launcher does not name the signal"
+  grep -qiE "$message" "$folder/log" || fault "the launcher does not name the signal or exit code"
   grep -q "$(uname -n)" "$folder/log" || fault "nobody names the host"
 }
 

@@ -28,8 +28,8 @@ bad=0 count=0
 
 # The largest relative difference of a loss, or nothing where the tokens differ.
 difference() {
-  diff <(record "$folder/one" | grep token) <(record "$1" | grep token) >"$1.diff" || return 0
-  paste -d: <(record "$folder/one" | grep '"loss"') <(record "$1" | grep '"loss"') |
+  diff <(record "$one" | grep token) <(record "$1" | grep token) >"$1.diff" || return 0
+  paste -d: <(record "$one" | grep '"loss"') <(record "$1" | grep '"loss"') |
     awk -F: '{ d = $2 > $4 ? $2 - $4 : $4 - $2; d /= $2; if (d > most) most = d }
              END { if (NR) printf "%.2e\n", most }'
 }
@@ -37,19 +37,21 @@ difference() {
 while read -r ranks words; do
   read -r -a words <<<"$words"
   split_words "${words[@]}"
-  rm -rf "${folder:?}"/*
+  rm -rf "${folder:?}"/many*
   code=0 most=
-  train 1 "$folder/one" "$inputs/$family-tiny.toml" "${common[@]}" "${arithmetic[@]}" || code=$?
+  one=$folder/one-${#arithmetic[@]} # at most one line of the table has keys of the arithmetic
+  [ -d "$one" ] ||
+    train 1 "$one" "$inputs/$family-tiny.toml" "${common[@]}" "${arithmetic[@]}" || code=$?
   train "$ranks" "$folder/many" "$inputs/$family-tiny.toml" "${common[@]}" "${arithmetic[@]}" \
     "${grid[@]}" || code=$?
-  if [ $code -eq 0 ] && is_whole "$folder/one" && is_whole "$folder/many"; then
+  if [ $code -eq 0 ] && is_whole "$one" && is_whole "$folder/many"; then
     most=$(difference "$folder/many")
   fi
   if [ -n "$most" ] && awk -v d="$most" -v b="$bound" 'BEGIN { exit !(d <= b) }'; then
     echo "close  $most  $family $type $ranks ${words[*]}"
   else
     echo "WRONG  ${most:-exit code $code}, $bound is allowed  $family $type $ranks ${words[*]}"
-    cat "$folder/one.command" "$folder/many.command"
+    cat "$one.command" "$folder/many.command"
     tail -n 3 "$folder/many.log"
     bad=$((bad + 1))
   fi
