@@ -13,21 +13,29 @@ shift 7
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 settings=(--set run.steps=20 --set batch.micro_batch_size=1 --set batch.global_batch_size=16)
-for setting in "$@"; do settings+=(--set "$setting"); done
+layout=() # keys of [grid] are for the several ranks alone
+for setting in "$@"; do
+  case $setting in
+    grid.*) layout+=(--set "$setting") ;;
+    *) settings+=(--set "$setting") ;;
+  esac
+done
 tolerance=0
 case $mode in
   close) tolerance=1e-5 ;;
   *) settings+=(--set numerics.reproducible=true) ;;
 esac
-run() { # ranks folder
-  "$launcher" "$flag" "$1" "$bin/espalier-spmd" train "$deck" --set run.directory="$2" \
-    "${settings[@]}" >"$2.log" 2>&1 || { cat "$2.log"; exit 1; }
+run() { # ranks folder [argument ...]
+  local ranks=$1 folder=$2
+  shift 2
+  "$launcher" "$flag" "$ranks" "$bin/espalier-spmd" train "$deck" --set run.directory="$folder" \
+    "${settings[@]}" "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
 }
 run 1 "$work/one"
 case $mode in
   broken:*) export ESPALIER_TEST_BREAK=${mode#broken:} ;;
 esac
-run "$ranks" "$work/many"
+run "$ranks" "$work/many" "${layout[@]}"
 unset ESPALIER_TEST_BREAK
 code=0
 "$bin/espalier-spmd" debug compare "$work/one" "$work/many" --tolerance "$tolerance" || code=$?
