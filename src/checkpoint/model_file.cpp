@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 #include <type_traits>
 
@@ -173,29 +172,13 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
 }
 
 template <class Real>
-void write_rows(TensorFileWriter& file, const Comm* ranks, const std::string& group,
+void write_rows(TensorFileWriter& file, const Comm* /*ranks*/, const std::string& group,
                 const std::vector<TensorRow>& rows, const TensorSlabs& slabs) {
   // All headers first: they lie together at the front, which makes opening the file cheap.
   for (const TensorRow& row : rows)
     file.create_dataset(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType);
-  // Every rank takes part in every write; who has no slab left passes an empty one.
-  std::map<std::string, std::vector<const TensorSlab*>> own;
-  for (const TensorSlab& slab : slabs) own[slab.name].push_back(&slab);
-  std::vector<int64_t> writes;
-  for (const TensorRow& row : rows) writes.push_back(static_cast<int64_t>(own[row.name].size()));
-  if (ranks != nullptr)
-    ranks->all_reduce(writes.data(), static_cast<int64_t>(writes.size()), ReduceOp::max);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const auto& mine = own[rows[r].name];
-    const Shape nothing(rows[r].shape.size(), 0);
-    for (size_t i = 0; i < static_cast<size_t>(writes[r]); ++i) {
-      const std::string name = group + "/" + rows[r].name;
-      if (i < mine.size())
-        file.write_slab(name, mine[i]->offset, mine[i]->extent, mine[i]->data);
-      else
-        file.write_slab(name, nothing, nothing, nullptr);
-    }
-  }
+  for (const TensorSlab& slab : slabs)
+    file.write_slab(group + "/" + slab.name, slab.offset, slab.extent, slab.data);
 }
 
 template <class Real>

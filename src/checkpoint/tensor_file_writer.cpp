@@ -4,6 +4,8 @@
 // (HDF5's dense storage takes other addresses under MPI than without).
 #include <unistd.h>
 
+#include <algorithm>
+
 #include <functional>
 #include <set>
 
@@ -167,7 +169,10 @@ void TensorFileWriter::write_slab(const std::string& name, const Shape& offset, 
   const Shape& shape = state_->find(name).shape;
   ESPALIER_REQUIRE(!shape.empty(), "{}: a scalar has no slabs", name);
   require_slab_inside(name, shape, offset, extent);
-  state_->write(Transfer::collective, name, offset, extent, data);
+  // Not HDF5's collective transfer: a rank that fails in the middle of one (a full disk) leaves the
+  // others in it for ever.
+  if (std::find(extent.begin(), extent.end(), 0) != extent.end()) return;
+  state_->write(Transfer::independent, name, offset, extent, data);
 }
 
 void TensorFileWriter::write_replicated(const std::string& name, const void* data) {

@@ -157,7 +157,7 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
                    schedule_.micro_batches);
   std::vector<double> losses(micro_batches.size(), 0.0);
   std::fill(seconds_.begin(), seconds_.end(), ChunkSeconds{});
-  const double start = monotonic_seconds();
+  const double begin = monotonic_seconds();
   for (const PipelineAction& a : schedule_.by_rank[static_cast<size_t>(rank_)]) {
     const auto m = static_cast<size_t>(a.micro_batch);
     switch (a.kind) {
@@ -181,7 +181,7 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
     }
   }
   finish();
-  makespan_ = monotonic_seconds() - start;
+  makespan_ = monotonic_seconds() - begin;
   return losses;
 }
 

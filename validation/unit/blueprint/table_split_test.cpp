@@ -16,7 +16,7 @@ Config base() {
   Config c;
   c.model.vocab_size = 37;  // no power of two divides it
   c.model.hidden_size = 12;
-  c.model.intermediate_size = 20;
+  c.model.intermediate_size = 24;
   c.model.num_layers = 5;
   c.model.num_heads = 8;
   c.model.num_kv_heads = 8;

@@ -28,6 +28,8 @@ StepMetrics some_step() {
   m.step_seconds = 0.5;
   m.token_hash = 0x00ab54a98ceb1f0aull;
   m.communication["dp"] = {1024, 3, 0.25, 0.125};
+  m.stage_seconds = {0.25, 0.5};
+  m.pipeline_bubble = 0.125;
   m.seconds_by_part["matmul"] = 0.375;
   return m;
 }
@@ -60,7 +62,9 @@ TEST(Metrics, StepLineHasEveryField) {
                           "step_seconds", "tokens_per_second", "model_flops_per_second", "mfu",
                           "data_wait_seconds", "memory_bytes", "peak_memory_bytes"})
     EXPECT_TRUE(json[key].is_number()) << key;
-  EXPECT_EQ(json.size(), 19u);
+  EXPECT_EQ(json["stage_seconds"], Json::array({0.25, 0.5}));
+  EXPECT_EQ(json["pipeline_bubble"], 0.125);
+  EXPECT_EQ(json.size(), 21u);
 }
 
 TEST(Metrics, EmptyMapsAreObjects) {
