@@ -21,7 +21,7 @@ RunFolder open_run_folder(const std::string& path, Existing existing) {
         fmt::format("cannot make the run folder {} ({}); set run.directory to a place "
                     "that can be written",
                     path, error ? error.message() : "it is not a folder"));
-  for (const std::string& file : {folder.metrics(), folder.model(), folder.deck(),
+  for (const std::string& file : {folder.metrics(), folder.model(), folder.deck(), folder.ranks(),
                                   path + "/report.html", path + "/samples.txt"}) {
     if (!fs::exists(file)) continue;
     if (existing == Existing::refuse)

@@ -10,6 +10,7 @@ struct RunFolder {
   std::string path;
   std::string deck() const { return path + "/deck.toml"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
+  std::string ranks() const { return path + "/ranks.txt"; }
   std::string model() const { return path + "/model.h5"; }
 };
 

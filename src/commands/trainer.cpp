@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/trainer.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "checkpoint/model_file.hpp"
@@ -77,7 +79,24 @@ void Trainer::take_folder(Existing existing) {
   if (!failure.empty()) throw LaunchError(failure);
 }
 
+// Who is who, by what a launcher's last words name: host and process number.
+void Trainer::write_ranks() {
+  const Grid& grid = launch_.grid;
+  std::vector<int64_t> processes(static_cast<size_t>(grid.world().size()));
+  const int64_t own = getpid();
+  grid.world().all_gather(&own, 1, processes.data());
+  if (!leads()) return;
+  std::string text = "rank pid host pp dp cp tp\n";
+  for (int rank = 0; rank < grid.world().size(); ++rank) {
+    const GridShape at = grid.place_of(rank);
+    text += fmt::format("{} {} {} {} {} {} {}\n", rank, processes[static_cast<size_t>(rank)],
+                        grid.host_of(rank), at.pipeline, at.data, at.context, at.tensor);
+  }
+  write_text_file(folder_.ranks(), text);
+}
+
 void Trainer::write_header() {
+  write_ranks();
   const RunRecord record = make_run_record(launch_, bill_, peak_flops_);
   print_run_header(record, launch_, bill_, *training_data_);
   if (writer_) writer_->write(record);

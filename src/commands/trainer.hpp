@@ -23,6 +23,7 @@ class Trainer {
 
  private:
   void take_folder(Existing existing);
+  void write_ranks();
   void write_header();
   void one_step(int64_t step);
   StepMetrics measure(int64_t step, const StepOutcome& outcome, double learning_rate,
