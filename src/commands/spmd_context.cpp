@@ -25,6 +25,14 @@ void require_same_deck(const Comm& world, const DeckResult& deck, const std::str
                     path));
 }
 
+// A schedule that would hang must not start.
+void require_sound_schedule(const Schedule& schedule) {
+  const ScheduleCheck check = check_schedule(schedule);
+  if (!check.ok())
+    throw InternalError(fmt::format("the pipeline schedule is not sound: {} ({} faults)",
+                                    check.faults.front(), check.faults.size()));
+}
+
 std::string& name_on_grid() {
   static std::string name;
   return name;
@@ -52,6 +60,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   const GridShape& at = grid.place();
   Blueprint blueprint =
       make_blueprint(result.config, session.size(), {at.pipeline, at.data, at.tensor});
+  if (grid.pp().size() > 1) require_sound_schedule(blueprint.schedule);
   return {std::move(result), std::move(grid), std::move(blueprint)};
 }
 
