@@ -19,10 +19,9 @@ namespace {
 using Json = nlohmann::json;
 
 // Constants of docs/validate.md, section "What is allowed".
-constexpr double kWideLoss = 1e-5;  // fp32 and fp64
-constexpr double kNarrowFactor =
-    1.0 / 16;  // bf16 and fp16: times roundoff times sqrt(2 layers + 2)
-constexpr double kNormOverLoss = 10.0;
+constexpr double kWideLoss = 1e-5;     // fp32 and fp64
+constexpr double kNarrowFactor = 0.5;  // bf16 and fp16: times roundoff times sqrt(2 layers + 2)
+constexpr double kNormOverLoss = 4.0;
 constexpr double kUpdateOverLoss = 1000.0;
 constexpr double kMostUpdate = 0.25;
 constexpr double kMostTensorUpdate = 0.5;

@@ -82,7 +82,7 @@ TEST(ValidateMeasure, LimitsFollowTypeAndDepth) {
   EXPECT_EQ(make_limits(c, 1e-3).loss, 1e-3);
   c.numerics.compute_type = ElementType::bf16;
   const double shallow = make_limits(c, std::nullopt).loss;
-  EXPECT_DOUBLE_EQ(shallow, std::ldexp(1.0, -8) * 4.0 / 16);
+  EXPECT_DOUBLE_EQ(shallow, std::ldexp(1.0, -8) * 4.0 / 2);
   c.model.num_layers = 31;
   EXPECT_DOUBLE_EQ(make_limits(c, std::nullopt).loss, 2 * shallow);
   c.numerics.compute_type = ElementType::fp16;
