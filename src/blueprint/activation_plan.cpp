@@ -95,7 +95,7 @@ class Planner {
     const int64_t norm_rows = m_.qk_norm ? tokens_ * heads_ : own;
     const auto add = [&](const char* name, int64_t r, int64_t c,
                          Storage storage = Storage::compute) {
-      if (r * c > 0) plan_.workspace.push_back({name, r, c, storage});
+      plan_.workspace.push_back({name, r, c, storage});  // also where a rank's slice is empty
     };
     add("logits", rows, std::max<int64_t>(vocab, 1));
     add("losses", 1, tokens_, Storage::accumulate);

@@ -136,8 +136,10 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* layouts = add_deck_bench(*verb, "layouts",
                                      "Settings of the deck side by side, step by step in turn", r);
   layouts
-      ->add_option("--with", *variants,
-                   "Settings of one variant, \"section.key=value ...\"; the first is 1.00")
+      ->add_option(
+          "--with", *variants,
+          "Settings of one variant, \"section.key=value ...\", without blanks inside a value; "
+          "ratios are to the first")
       ->required();
   layouts->callback(
       [r, variants, &action] { action = [r, variants] { return bench_layouts(*r, *variants); }; });

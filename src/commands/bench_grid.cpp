@@ -85,9 +85,14 @@ int bench_pipeline(const BenchRequest& request) {
        "simulated", "formula", "ratio", "seconds of the stages");
   for (const char* kind : {"gpipe", "1f1b", "interleaved", "zero_bubble"}) {
     const bool interleaved = std::string(kind) == "interleaved";
-    const Launch l = launch(
-        request.deck, with(request, fmt::format("grid.pipeline_schedule={} grid.virtual_stages={}",
-                                                kind, interleaved ? 2 : 1)));
+    const std::string settings =
+        fmt::format("grid.pipeline_schedule={} grid.virtual_stages={}", kind, interleaved ? 2 : 1);
+    DeckRequest deck{request.deck, with(request, settings), base.grid.world().size()};
+    if (const DeckResult judged = read_deck(deck); !judged.ok()) {
+      info("  {:<12} not legal for this deck: {}", kind, judged.faults.front().text());
+      continue;
+    }
+    const Launch l = launch(request.deck, with(request, settings));
     StepBench bench(l);
     std::vector<PipelineTimes> all;
     for (int64_t step = 0; step < request.warmup + request.steps; ++step) {

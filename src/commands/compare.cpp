@@ -38,7 +38,9 @@ std::vector<std::pair<double, double>> read_losses(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
     if (record.is_discarded() || record.value("kind", "") != "step") continue;
-    losses.emplace_back(number(record, "loss"), number(record, "gradient_norm"));
+    // A step that overflowed and was skipped has no norm: the same on both sides is the same.
+    const bool skipped = record.value("skipped", false);
+    losses.emplace_back(number(record, "loss"), skipped ? -1.0 : number(record, "gradient_norm"));
   }
   return losses;
 }

@@ -59,13 +59,14 @@ MeasuredStages read_measured_stages(const std::string& folder) {
   return measured;
 }
 
-void fill_measured_stages(Config& config) {
+bool fill_measured_stages(Config& config) {
   GridConfig& grid = config.grid;
-  if (grid.stage_balance != StageBalance::measured || !grid.stage_blocks.empty()) return;
-  if (grid.pipeline_parallel == 1) return;
+  if (grid.stage_balance != StageBalance::measured || !grid.stage_blocks.empty()) return false;
+  if (grid.pipeline_parallel == 1) return false;
   const ModelCosts costs = measured_costs(config, read_measured_stages(grid.stage_times));
   for (const StageRange& r : stage_ranges(config, costs.layers, costs.embedding, costs.head))
     grid.stage_blocks.push_back(r.last - r.first);
+  return true;
 }
 
 }  // namespace espalier

@@ -13,7 +13,8 @@ namespace espalier {
 /// Errors  DataError if there is no such file, or no stage times in it
 MeasuredStages read_measured_stages(const std::string& folder);
 
-/// Where the deck asks for measured stages and lists none: lists them in grid.stage_blocks.
-void fill_measured_stages(Config& config);
+/// Where the deck asks for measured stages and lists none: lists them in grid.stage_blocks, and
+/// returns true.
+bool fill_measured_stages(Config& config);
 
 }  // namespace espalier

@@ -59,6 +59,8 @@ int plan(const PlanRequest& request) {
   const int64_t ranks =
       request.deck.ranks.value_or(std::max<int64_t>(1, grid.data_parallel) * others);
   const Blueprint heaviest = make_heaviest_blueprint(deck.config, ranks);
+  info("ranks        {}: pipeline {} x data {} x tensor {}", ranks, grid.pipeline_parallel,
+       heaviest.data_parallel, grid.tensor_parallel);
   print_blueprint(heaviest);
   if (grid.pipeline_parallel > 1)
     for (int64_t p = 0; p < grid.pipeline_parallel; ++p) {
@@ -79,7 +81,8 @@ void add_plan(CLI::App& app, Action& action) {
   const auto request = std::make_shared<PlanRequest>();
   CLI::App* verb = app.add_subcommand("plan", "Size, work and memory of a deck; allocates nothing");
   verb->add_option("DECK", request->deck.path, "The deck (TOML)")->required();
-  verb->add_option("--ranks", request->deck.ranks, "Ranks to plan for (default 1)");
+  verb->add_option("--ranks", request->deck.ranks,
+                   "Ranks to plan for (default: what the axes of the deck need)");
   add_overrides(*verb, request->deck.overrides);
   verb->add_flag("--parameters", request->parameters, "List every parameter");
   CLI::Option* schedule = verb->add_flag("--schedule", request->schedule,

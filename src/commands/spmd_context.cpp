@@ -54,7 +54,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   DeckResult result = read_deck(request);
   require_same_deck(session.world(), result, deck);
   result = require_sound(std::move(result));
-  fill_measured_stages(result.config);
+  if (fill_measured_stages(result.config)) result.origins["grid.stage_blocks"] = "measured times";
   Grid grid = Grid::create(session, result.config.grid);
   name_on_grid() = grid.name_of(session.rank());
   const GridShape& at = grid.place();

@@ -73,6 +73,14 @@ bool take_factor(Layout& layout, const std::string& factor) {
                      [&](const Word& w) { return factor == w.factor; });
 }
 
+// What a factor is about, so that none is said twice: its letters, or that it is a schedule.
+std::string kind_of(const std::string& factor) {
+  for (const Word& word : kSchedules)
+    if (factor == word.factor) return "schedule";
+  if (factor.rfind("rec=", 0) == 0) return "rec";
+  return factor.substr(0, factor.find_first_of("0123456789"));
+}
+
 std::vector<std::string> split(const std::string& text, const std::string& separators) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
@@ -134,8 +142,14 @@ std::vector<Layout> parse_layouts(const std::string& text) {
   for (const std::string& part : split(text, ",")) {
     Layout layout;
     bool is_sound = true;
+    std::set<std::string> kinds;
     for (const std::string& factor : split(part, "x+")) {
-      if (take_factor(layout, factor)) continue;
+      if (take_factor(layout, factor)) {
+        if (kinds.insert(kind_of(factor)).second) continue;
+        faults += fmt::format("--layouts: \"{}\" says twice what \"{}\" says\n", part, factor);
+        is_sound = false;
+        continue;
+      }
       faults += fmt::format("--layouts: \"{}\" of \"{}\" is no part of a layout\n", factor, part);
       is_sound = false;
     }

@@ -139,7 +139,9 @@ ValidationLimits make_limits(const Config& config, std::optional<double> toleran
           "out, or add --set numerics.reproducible=false");
     return limits;
   }
-  const ElementType type = config.numerics.compute_type;
+  // Gradients that travel as bf16 are rounded as if they were computed so.
+  const bool narrow_wire = config.numerics.gradient_reduce_type == ElementType::bf16;
+  const ElementType type = narrow_wire ? ElementType::bf16 : config.numerics.compute_type;
   limits.loss = tolerance ? *tolerance
                 : is_narrow(type)
                     ? kNarrowFactor * roundoff(type) *

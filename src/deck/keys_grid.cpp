@@ -87,7 +87,7 @@ void add_grid(std::vector<Key>& table) {
       .also({"zero", "zero_optimization_stage", "stage"})
       .help(
           "What data-parallel ranks share instead of repeating it: 1 optimizer state, 2 gradients "
-          "too, 3 parameters too.");
+          "too, 3 parameters too. Without effect on one data-parallel rank.");
   rows.integer("zero_shards", &GridConfig::zero_shards)
       .unit("ranks")
       .between(0, kMaxRanks)
@@ -108,7 +108,7 @@ void add_grid(std::vector<Key>& table) {
       .unit("blocks")
       .between(1, 10000)
       .also({"selective_ac_option", "recompute_num_layers", "activation_checkpoint_interval"})
-      .help("Every so-manieth block is computed again; 1 means all.");
+      .help("Of every so many blocks the first is computed again; 1 means all.");
   rows.real("bucket_mib", &GridConfig::bucket_mib)
       .unit("MiB")
       .above(0)
@@ -167,7 +167,8 @@ void add_numerics(std::vector<Key>& table) {
       .unit("shards")
       .between(0, 64)
       .automatic(
-          "the largest power of two up to 8 that divides num_heads and intermediate_size; 1 when "
+          "the largest power of two up to 8 that divides num_heads and intermediate_size and is a "
+          "multiple or a divisor of num_kv_heads; 1 when "
           "not reproducible")
       .also({"virtual_tp"})
       .help(

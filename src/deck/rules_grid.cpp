@@ -56,8 +56,12 @@ void check_axis(Draft& draft, const Axis& axis) {
   const int64_t extent = value_of(draft, axis.name);
   for (const char* cut : axis.cuts) {
     if (!draft.are_sound({cut}) || value_of(draft, cut) % extent == 0) continue;
+    const bool by_sequence =
+        std::string(axis.name) == "grid.tensor_parallel" && std::string(cut) == "batch.seq_length";
     draft.fault(
-        axis.name, fmt::format("{} is not a multiple of {}", draft.equation(cut), extent),
+        axis.name,
+        fmt::format("{} is not a multiple of {}{}", draft.equation(cut), extent,
+                    by_sequence ? ", and sequence_parallel cuts it" : ""),
         try_nearest(extent, 1, kMaxExtent, [&](int64_t v) { return divides_all(draft, axis, v); }));
   }
 }

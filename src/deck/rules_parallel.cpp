@@ -83,8 +83,11 @@ void check_vocabulary(Draft& draft) {
   if (is_other_fault || all_have_rows(ranks)) return;
   draft.fault(
       "grid.tensor_parallel",
-      fmt::format("{} leaves the last rank without a row of the vocabulary",
-                  draft.equation("model.vocab_size")),
+      fmt::format("{}{} leaves the last rank without a row of the vocabulary",
+                  draft.equation("model.vocab_size"),
+                  numerics.reproducible ? fmt::format(" in virtual_tensor_parallel = {} shards",
+                                                      numerics.virtual_tensor_parallel)
+                                        : ""),
       try_nearest(ranks, 1, kMost,
                   [&](int64_t v) { return fits_model(draft.config.model, v) && all_have_rows(v); }),
       {"model.vocab_size"});
