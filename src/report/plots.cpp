@@ -94,6 +94,7 @@ class Plots {
     add_speed();
     add_parts();
     add_waits();
+    add_pipeline();
     add_memory();
     return {{"x", steps_of(edges_)}, {"plots", plots_}};
   }
@@ -255,6 +256,24 @@ class Plots {
     int color = 0;
     for (const auto& axis : axes)
       plot["series"].push_back(line(axis, share("exposed/" + axis), 0.01, color++ % 6));
+  }
+
+  void add_pipeline() {
+    const auto stages = names_of("stage/");
+    if (stages.empty()) return;
+    double most = 0.0;
+    for (const auto& stage : stages)
+      most = std::max(most, greatest(data_.column("stage/" + stage)));
+    const Unit unit = time_unit(most);
+    Json& plot = add("Pipeline stages", unit.name + " per step", "what each stage computes");
+    plot["zero"] = true;
+    int color = 0;
+    for (const auto& stage : stages)
+      plot["series"].push_back(line("stage " + std::to_string(std::stoi(stage)),
+                                    data_.column("stage/" + stage), unit.scale, color++ % 6));
+    Json& bubble = add("Pipeline bubble", "% of the passes", "mean over ranks");
+    bubble["zero"] = true;
+    bubble["series"].push_back(line("bubble", data_.column("pipeline_bubble"), 0.01, 4));
   }
 
   void add_memory() {

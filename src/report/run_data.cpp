@@ -94,6 +94,9 @@ class MetricsReader {
       } else if (key == "communication" && value.is_object()) {
         for (const auto& [axis, c] : value.items())
           if (c.is_object()) set("exposed/" + axis, number(c, "exposed_seconds"));
+      } else if (key == "stage_seconds" && value.is_array()) {
+        for (size_t stage = 0; stage < value.size(); ++stage)
+          set(fmt::format("stage/{:03}", stage), number(value[stage]));
       } else {
         set(key, number(value));
       }

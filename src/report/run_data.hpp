@@ -33,9 +33,10 @@ struct RunData {
   nlohmann::ordered_json run = nlohmann::ordered_json::object();  ///< last "run" record
   nlohmann::ordered_json end;  ///< last "end" record, null if the last run has none (yet)
 
-  std::vector<int64_t> steps;             ///< ascending
-  std::map<std::string, Series> columns;  ///< by field; "part/<name>", "exposed/<axis>"; by step
-  std::vector<size_t> first_rows;         ///< rows with the first step of a run
+  std::vector<int64_t> steps;  ///< ascending
+  std::map<std::string, Series>
+      columns;                     ///< by field; "part/<name>", "exposed/<axis>", "stage/<number>"
+  std::vector<size_t> first_rows;  ///< rows with the first step of a run
   std::vector<int64_t> validation_steps;
   Series validation_losses;
   ReadingNotes notes;

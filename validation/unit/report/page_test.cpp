@@ -100,13 +100,17 @@ TEST_F(Page, HoldsEverythingAndNothingFromOutside) {
   const auto data = plot_data(html);
   for (const char* title :
        {"Loss", "Gradient norm", "Learning rate", "Throughput", "Model FLOP utilisation",
-        "Time by part", "Data wait", "Exposed communication", "Memory"})
+        "Time by part", "Data wait", "Exposed communication", "Pipeline stages", "Pipeline bubble",
+        "Memory"})
     EXPECT_NE(plot_named(data, title), nullptr) << title;
   EXPECT_EQ((*plot_named(data, "Loss"))["levels"][0]["value"], 2.125);
   EXPECT_EQ((*plot_named(data, "Loss"))["points"]["values"][0], 0.3);
   EXPECT_EQ((*plot_named(data, "Time by part"))["series"][0]["detail"], "75.0 %");
   EXPECT_EQ((*plot_named(data, "Exposed communication"))["series"][0]["mean"][0], 5.0);  // percent
   EXPECT_EQ((*plot_named(data, "Data wait"))["series"][0]["mean"][0], 1.0);
+  EXPECT_EQ((*plot_named(data, "Pipeline stages"))["series"][1]["name"], "stage 1");
+  EXPECT_EQ((*plot_named(data, "Pipeline stages"))["series"][1]["mean"][0], 1.5);
+  EXPECT_EQ((*plot_named(data, "Pipeline bubble"))["series"][0]["mean"][0], 25.0);
 }
 
 TEST_F(Page, HostileTextStaysText) {

@@ -35,6 +35,8 @@ class RunFolder : public testing::Test {
               {"mfu", 0.5},
               {"data_wait_seconds", 0.02},
               {"seconds_by_part", {{"matmul", 1.5}, {"attention", 0.5}}},
+              {"stage_seconds", {0.5, 1.5}},
+              {"pipeline_bubble", 0.25},
               {"communication", {{"dp", {{"bytes", 8}, {"exposed_seconds", 0.1}}}}},
               {"peak_memory_bytes", 1048576 * step}});
   }
