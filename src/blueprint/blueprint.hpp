@@ -114,8 +114,10 @@ struct MemoryAssumptions {
 
 /// What libraries take after the run has started, as seen with MPICH 4.0, HDF5 1.10 and oneDNN 2.6:
 /// the GEMM library's kernels, the metadata of files, and where ranks talk the transport's buffers.
-constexpr int64_t later_runtime_bytes(int64_t ranks) {
-  return (int64_t{4} << 20) + (ranks > 1 ? int64_t{8} << 20 : 0);
+/// Messages between stages take more of them than exchanges do.
+constexpr int64_t later_runtime_bytes(int64_t ranks, int64_t pipeline_ranks) {
+  return (int64_t{4} << 20) + (ranks > 1 ? int64_t{3} << 20 : 0) +
+         (pipeline_ranks > 1 ? int64_t{4} << 20 : 0);
 }
 
 /// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.

@@ -42,10 +42,11 @@ Trainer::Trainer(const Launch& launch, Existing existing)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
   take_folder(existing);
   own_ = own_micro_batches(launch_.blueprint);
-  measure_gemm_rate(256, 0.0);  // loads the library, whose memory the bill counts as it stands
+  measure_gemm_rate(1024, 0.0);  // loads the library, whose memory the bill counts as it stands
   peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
                                                 : measure_gemm_rate(1024, 0.5);
-  const int64_t runtime = resident_bytes() + later_runtime_bytes(launch_.grid.world().size());
+  const int64_t runtime =
+      resident_bytes() + later_runtime_bytes(launch_.grid.world().size(), launch_.grid.pp().size());
   // That of the rank with most, as the measured peak is.
   const Blueprint heaviest = make_heaviest_blueprint(config_, launch_.grid.world().size());
   bill_ =
