@@ -67,11 +67,11 @@ TensorSplit make_split(const Config& config, int64_t rank) {
 
 // Stages 2 and 3 add over the ranks of a shard group after every micro-batch, so neighbours in the
 // sum's tree stand on neighbouring ranks there; otherwise on the same rank.
-MicroBatchSet own_micro_batches(const Blueprint& b, int64_t data_rank) {
+MicroBatchSet own_micro_batches(const Blueprint& b) {
   const int64_t count = b.micro_batches;
-  if (b.config.grid.zero_stage < 2) return {data_rank * count, count, 1};
-  const int64_t shard = data_rank % b.zero_shards, replica = data_rank / b.zero_shards;
-  return {replica * count * b.zero_shards + shard, count, b.zero_shards};
+  if (b.config.grid.zero_stage < 2) return {b.rank.data * count, count, 1};
+  const int64_t replica = b.rank.data / b.zero_shards;
+  return {replica * count * b.zero_shards + b.own_shard(), count, b.zero_shards};
 }
 
 void add_chunks(Blueprint& b) {
@@ -97,7 +97,7 @@ void add_partition(Blueprint& b) {
   b.partition = make_partition(b.parameters, b.zero_shards, elements,
                                grid.zero_stage < 2 ? BucketJoin::yes : BucketJoin::no);
   b.owned = grid.zero_stage == 0 ? own_everything(b.parameters.flat_size)
-                                 : b.partition.owned_by(b.rank.data % b.zero_shards);
+                                 : b.partition.owned_by(b.own_shard());
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ Blueprint make_blueprint(const Config& config, int64_t ranks, const RankPlace& r
         (batch.global_batch_size / per_pass + 1) * per_pass));
   b.total_micro_batches = batch.global_batch_size / batch.micro_batch_size;
   b.micro_batches = b.total_micro_batches / b.data_parallel;
-  b.own_micro_batches = own_micro_batches(b, rank.data);
+  b.own_micro_batches = own_micro_batches(b);
   b.tokens_per_step = batch.global_batch_size * batch.seq_length;
   b.place.split = make_split(b.config, rank.tensor);
   b.place.stages = stage_ranges(b.config);
@@ -146,12 +146,14 @@ int64_t Blueprint::held_layers() const {
   return sum;
 }
 
+bool splits_backward(const GridConfig& grid) {
+  return grid.pipeline_schedule == PipelineSchedule::zero_bubble && grid.pipeline_parallel > 1;
+}
+
 int64_t activation_bytes(const Blueprint& b) {
   const ActivationPlan& plan = b.activations;
   const ElementType type = b.config.numerics.compute_type;
   const GridConfig& grid = b.config.grid;
-  const bool splits =
-      grid.pipeline_schedule == PipelineSchedule::zero_bubble && grid.pipeline_parallel > 1;
   int64_t bytes = planned_bytes(plan.workspace, type);
   if (grid.recompute != Recompute::none) bytes += planned_bytes(plan.recomputed.recomputed, type);
   for (const ChunkPlan& chunk : b.chunks) {
@@ -160,7 +162,7 @@ int64_t activation_bytes(const Blueprint& b) {
     for (int64_t layer = chunk.layers.first; layer < chunk.layers.last; ++layer) {
       const BlockPlan& block = is_recomputed(grid, layer) ? plan.recomputed : plan.plain;
       slot += planned_bytes(block.kept, type);
-      if (splits) slot += planned_bytes(plan.split, type);
+      if (splits_backward(grid)) slot += planned_bytes(plan.split, type);
     }
     bytes += chunk.slots * slot;
   }

@@ -83,6 +83,8 @@ struct Blueprint {
   int64_t zero_shards = 1, zero_replicas = 1;  // their product is data_parallel
   Partition partition;                         // among zero_shards
   std::vector<OwnedRange> owned;               // what this rank updates; all at stage 0
+  /// This rank's index among the zero_shards.
+  int64_t own_shard() const { return rank.data % zero_shards; }
 
   int64_t data_parallel = 1;
   int64_t micro_batches = 1;              // of one step on one data-parallel rank
@@ -122,6 +124,9 @@ constexpr int64_t later_runtime_bytes(int64_t ranks, int64_t pipeline_ranks) {
 
 /// Levels of the reproducible tree over n micro-batches: a of n = 2^a * m, m odd. 0 for n = 0.
 int tree_levels(int64_t micro_batches);
+
+/// Whether gradients of weights wait for actions of their own.
+bool splits_backward(const GridConfig& grid);
 
 /// Bytes of activations and workspace that a rank's stages carve from their arena.
 int64_t activation_bytes(const Blueprint& blueprint);

@@ -23,8 +23,8 @@ void write_gradient_dump(const std::string& path, const Comm* ranks,
   file.write_tensor("tokens/positions", shape, tokens.positions);
   file.write_tensor("tokens/document_start", shape, tokens.document_start);
   file.write_tensor("loss", {}, &info.loss);
-  write_rows<Real>(file, ranks, "parameters", rows, parameters);
-  write_rows<Real>(file, ranks, "gradients", rows, gradients);
+  write_rows<Real>(file, "parameters", rows, parameters);
+  write_rows<Real>(file, "gradients", rows, gradients);
   file.close();
 }
 

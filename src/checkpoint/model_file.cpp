@@ -172,7 +172,7 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
 }
 
 template <class Real>
-void write_rows(TensorFileWriter& file, const Comm* /*ranks*/, const std::string& group,
+void write_rows(TensorFileWriter& file, const std::string& group,
                 const std::vector<TensorRow>& rows, const TensorSlabs& slabs) {
   // All headers first: they lie together at the front, which makes opening the file cheap.
   for (const TensorRow& row : rows)
@@ -206,7 +206,7 @@ void write_model(const std::string& path, const Comm* ranks, const std::vector<T
   file.set_attribute("", "seed", info.seed);
   file.set_attribute("", "config_hash", hash_deck(info.deck));
   file.write_text("deck", info.deck);
-  write_rows<Real>(file, ranks, kParameters, rows, slabs);
+  write_rows<Real>(file, kParameters, rows, slabs);
   file.close();
 }
 
@@ -228,7 +228,7 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks) {
   template TensorSlabs whole_slabs(const std::vector<TensorRow>&, const Real*);                   \
   template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&,         \
                                    Indexing, const Real*);                                        \
-  template void write_rows<Real>(TensorFileWriter&, const Comm*, const std::string&,              \
+  template void write_rows<Real>(TensorFileWriter&, const std::string&,                           \
                                  const std::vector<TensorRow>&, const TensorSlabs&);              \
   template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,   \
                           Real*);                                                                 \

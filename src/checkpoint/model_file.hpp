@@ -77,7 +77,7 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks);
 
 /// For other files with the same tensors, such as the gradient dump: writes GROUP/<name> ...
 template <class Real>
-void write_rows(TensorFileWriter& file, const Comm* ranks, const std::string& group,
+void write_rows(TensorFileWriter& file, const std::string& group,
                 const std::vector<TensorRow>& rows, const TensorSlabs& slabs);
 
 /// ... and reads them, after checking that GROUP holds exactly these rows.

@@ -42,9 +42,10 @@ Trainer::Trainer(const Launch& launch, Existing existing)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
   take_folder(existing);
   own_ = own_micro_batches(launch_.blueprint);
-  measure_gemm_rate(1024, 0.0);  // loads the library, whose memory the bill counts as it stands
-  peak_flops_ = config_.monitor.peak_gflops > 0 ? config_.monitor.peak_gflops * 1e9
-                                                : measure_gemm_rate(1024, 0.5);
+  // Once even where the deck knows the peak: the bill counts the library's memory as it stands.
+  const bool is_given = config_.monitor.peak_gflops > 0;
+  const double measured = measure_gemm_rate(1024, is_given ? 0.0 : 0.5);
+  peak_flops_ = is_given ? config_.monitor.peak_gflops * 1e9 : measured;
   const int64_t runtime =
       resident_bytes() + later_runtime_bytes(launch_.grid.world().size(), launch_.grid.pp().size());
   // That of the rank with most, as the measured peak is.

@@ -15,8 +15,8 @@ std::vector<std::vector<FlatRange>> tree_spans(const Blueprint& b) {
       spans.back().push_back({b.parameters.blocks[block].offset, b.parameters.blocks[block].size});
       continue;
     }
-    const int64_t shard = b.rank.data % b.zero_shards;
-    for (const OwnedRange& r : b.partition.owned_in_block(shard, static_cast<int64_t>(block)))
+    for (const OwnedRange& r :
+         b.partition.owned_in_block(b.own_shard(), static_cast<int64_t>(block)))
       spans.back().push_back({r.compact, r.size});
   }
   return spans;
@@ -24,7 +24,7 @@ std::vector<std::vector<FlatRange>> tree_spans(const Blueprint& b) {
 
 int64_t tree_size(const Blueprint& b) {
   return b.config.grid.zero_stage < 2 ? b.parameters.flat_size
-                                      : b.partition.compact_size(b.rank.data % b.zero_shards);
+                                      : b.partition.compact_size(b.own_shard());
 }
 
 ReducerOptions reducer_options(const Config& config) {
@@ -58,7 +58,8 @@ DataParallelBlocks<T>::DataParallelBlocks(const Blueprint& blueprint, ParameterS
           "gradients.take", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, range.size),
           KOKKOS_LAMBDA(const int64_t i) { to[i] += sum[i]; });
       size_t& left = ranges_left_[static_cast<size_t>(block)];
-      if (left == 0) left = blueprint_.partition.owned_in_block(own_shard(), block).size();
+      if (left == 0)
+        left = blueprint_.partition.owned_in_block(blueprint_.own_shard(), block).size();
       if (--left == 0) tree_.next(block);
     };
     block_reducer_ = std::make_unique<BlockReducer<Real>>(shard, replica, blueprint.partition,
@@ -200,8 +201,7 @@ void sum_tied_gradients(const Blueprint& b, Real* sums, Indexing indexing, const
       const BlockSpan& span = b.parameters.blocks[i];
       if (span.kind != kind) continue;
       if (b.config.grid.zero_stage == 0) return std::vector<FlatRange>{{span.offset, span.size}};
-      for (const OwnedRange& r :
-           b.partition.owned_in_block(b.rank.data % b.zero_shards, static_cast<int64_t>(i)))
+      for (const OwnedRange& r : b.partition.owned_in_block(b.own_shard(), static_cast<int64_t>(i)))
         found.push_back({indexing == Indexing::flat ? r.flat : r.compact, r.size});
     }
     return found;

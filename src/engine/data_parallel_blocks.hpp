@@ -63,7 +63,6 @@ class DataParallelBlocks : public BlockAccess<T> {
   };
   Gathered* find(int64_t block);
   Gathered* start(int64_t block);
-  int64_t own_shard() const { return blueprint_.rank.data % blueprint_.zero_shards; }
 
   const Blueprint& blueprint_;
   ParameterStore<T>& store_;

@@ -106,7 +106,7 @@ void Pipeline<T>::send(const PipelineAction& a) {
 }
 
 template <class T>
-void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens) {
+void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens, Mode mode) {
   const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
   if (!chunk.is_first && schedule_.ranks > 1) {
     Transfer& t = arrived(inputs_, a.micro_batch, a.chunk);
@@ -120,8 +120,9 @@ void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens) {
   else if (!chunk.is_last)
     output = take(outputs_, a.micro_batch, a.chunk).data.data();
   const double start = monotonic_seconds();
-  stage_.forward(a.chunk, slot(a), tokens, output, Mode::train);
-  seconds_[static_cast<size_t>(a.chunk)].forward += monotonic_seconds() - start;
+  stage_.forward(a.chunk, slot(a), tokens, output, mode);
+  if (mode == Mode::train)
+    seconds_[static_cast<size_t>(a.chunk)].forward += monotonic_seconds() - start;
 }
 
 template <class T>
@@ -161,7 +162,7 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
   for (const PipelineAction& a : schedule_.by_rank[static_cast<size_t>(rank_)]) {
     const auto m = static_cast<size_t>(a.micro_batch);
     switch (a.kind) {
-      case ActionKind::forward: forward(a, micro_batches[m]); break;
+      case ActionKind::forward: forward(a, micro_batches[m], Mode::train); break;
       case ActionKind::backward:
       case ActionKind::backward_input: {
         const double loss = backward(a, gradient_scale);
@@ -192,25 +193,14 @@ std::vector<double> Pipeline<T>::evaluate(const std::vector<TokenBatch>& micro_b
     for (int64_t c = 0; c < schedule_.chunks; ++c) {
       const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(c)];
       const auto number = static_cast<int64_t>(m);
-      const PipelineAction receive{ActionKind::recv_forward, number, c};
-      const PipelineAction transfer{ActionKind::send_forward, number, c};
-      if (!chunk.is_first && schedule_.ranks > 1) {
-        post_receive(receive);
-        Transfer& t = arrived(inputs_, number, c);
-        Kokkos::deep_copy(Vec<T>(stage_.input(c, 0), stage_.boundary_size()),
-                          Vec<const T>(t.data.data(), stage_.boundary_size()));
-        t.is_free = true;
-      }
-      T* output = nullptr;
-      if (hands_over(c))
-        output = stage_.input(c + 1, 0);
-      else if (!chunk.is_last)
-        output = take(outputs_, number, c).data.data();
-      stage_.forward(c, 0, micro_batches[m], output, Mode::evaluate);
+      const PipelineAction compute{ActionKind::forward, number, c};
+      if (!chunk.is_first && schedule_.ranks > 1)
+        post_receive({ActionKind::recv_forward, number, c});
+      forward(compute, micro_batches[m], Mode::evaluate);
       if (chunk.is_last)
-        losses[m] = stage_.loss(0);
+        losses[m] = stage_.loss(slot(compute));
       else if (schedule_.ranks > 1)
-        send(transfer);
+        send({ActionKind::send_forward, number, c});
     }
   }
   finish();

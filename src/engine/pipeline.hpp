@@ -57,7 +57,7 @@ class Pipeline {
                     int64_t chunk);
   void post_receive(const PipelineAction& action);
   void send(const PipelineAction& action);
-  void forward(const PipelineAction& action, const TokenBatch& tokens);
+  void forward(const PipelineAction& action, const TokenBatch& tokens, Mode mode);
   double backward(const PipelineAction& action, double gradient_scale);
   void finish();
   int64_t slot(const PipelineAction& a) const;

@@ -11,11 +11,6 @@
 namespace espalier {
 namespace {
 
-bool splits_backward(const Blueprint& b) {
-  return b.config.grid.pipeline_schedule == PipelineSchedule::zero_bubble &&
-         b.config.grid.pipeline_parallel > 1;
-}
-
 bool recomputes(const Blueprint& b) {
   return b.config.grid.recompute != Recompute::none;
 }
@@ -67,7 +62,8 @@ void Stage<T>::plan_slots() {
         const bool again = is_recomputed(blueprint_.config.grid, layer);
         k.layers.push_back(arena_.carve(again ? plan_.recomputed.kept : plan_.plain.kept, type));
         if (again) k.layers.back().include(recomputed_);
-        if (splits_backward(blueprint_)) k.split.push_back(arena_.carve(plan_.split, type));
+        if (splits_backward(blueprint_.config.grid))
+          k.split.push_back(arena_.carve(plan_.split, type));
       }
       kept_.back().push_back(std::move(k));
     }
