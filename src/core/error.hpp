@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -18,6 +19,7 @@ enum class ExitCode : int {
   launch = 3,     ///< ranks, devices, folders, environment
   data = 4,       ///< files: missing, truncated, foreign, wrong checksum
   numerical = 5,  ///< a loss or gradient that is not finite
+  requeue = 75,  ///< stopped in good order before the end: start it again (EX_TEMPFAIL of sysexits)
 };
 
 /// Base of every error that a user may see. Message form: what, where, what to do.
@@ -45,6 +47,16 @@ struct NumericalError : Error {
 struct InternalError : Error {
   explicit InternalError(const std::string& m) : Error(ExitCode::internal, m) {}
 };
+
+/// One line a fault, the first few dozen: a wrong deck would list hundreds.
+inline std::string list_faults(const std::vector<std::string>& faults) {
+  constexpr size_t kMostLines = 40;
+  std::string text;
+  for (size_t i = 0; i < faults.size() && i < kMostLines; ++i) text += "\n  " + faults[i];
+  if (faults.size() > kMostLines)
+    text += fmt::format("\n  and {} more", faults.size() - kMostLines);
+  return text;
+}
 
 [[noreturn]] inline void fail_internal(const char* file, int line, const char* condition,
                                        const std::string& what) {

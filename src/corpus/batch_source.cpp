@@ -106,9 +106,10 @@ double BatchSource::epochs(int64_t steps) const {
 }
 
 void BatchSource::fill(int64_t step, int64_t micro_batch, MicroBatch& out) const {
-  ESPALIER_REQUIRE(
-      step >= 0 && step < batches_ && micro_batch >= 0 && micro_batch < micro_batches(),
-      "step {} of {}, micro-batch {} of {}", step, batches_, micro_batch, micro_batches());
+  ESPALIER_REQUIRE(position_of(step) >= 0 && step < batches_ && micro_batch >= 0 &&
+                       micro_batch < micro_batches(),
+                   "step {} of {}, micro-batch {} of {}", step, batches_, micro_batch,
+                   micro_batches());
   const auto size = static_cast<size_t>(micro_batch_size_ * seq_length_);
   out.sequences = micro_batch_size_;
   out.length = seq_length_;
@@ -119,7 +120,7 @@ void BatchSource::fill(int64_t step, int64_t micro_batch, MicroBatch& out) const
   out.valid_tokens = 0;
   out.token_hash = 0;
   std::vector<int32_t> window(static_cast<size_t>(seq_length_ + 1));
-  const int64_t first = step * global_batch_size_ + micro_batch * micro_batch_size_;
+  const int64_t first = position_of(step) + micro_batch * micro_batch_size_;
   for (int64_t row = 0; row < micro_batch_size_; ++row) {
     out.first_token[static_cast<size_t>(row)] = (first + row) * seq_length_;
     fill_sequence(first + row, row, window, out);

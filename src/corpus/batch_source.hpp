@@ -32,7 +32,8 @@ enum class Stream { train, validation };
 
 /// The training or the validation stream of a deck.
 ///
-/// Sequence b of step s is sample p = s * global_batch_size + b. Training takes window
+/// Sequence b of step s is sample p = position_of(s) + b, s * global_batch_size + b unless
+/// continue_from() says otherwise. Training takes window
 /// DataOrder(p), endlessly; validation takes batches() * global_batch_size windows that are spread
 /// evenly over its files, in their order.
 /// No rank number enters, so the stream is the same on every grid.
@@ -50,6 +51,17 @@ class BatchSource {
   /// Errors    DataError if a token in the file is damaged; Internal if an index is out of range
   void fill(int64_t step, int64_t micro_batch, MicroBatch& out) const;
 
+  /// Step `step` begins with sample `position`, and the following ones go on behind it: resuming at
+  /// another global_batch_size goes on with the same stream. Before any thread fills.
+  void continue_from(int64_t step, int64_t position) {
+    first_step_ = step;
+    first_position_ = position;
+  }
+  /// The sample with which a step begins.
+  int64_t position_of(int64_t step) const {
+    return first_position_ + (step - first_step_) * global_batch_size_;
+  }
+
   int64_t micro_batches() const { return global_batch_size_ / micro_batch_size_; }  ///< a step
   int64_t batches() const { return batches_; }  ///< global batches there are; training: endless
   int64_t windows() const { return windows_->windows(); }
@@ -64,6 +76,7 @@ class BatchSource {
                      MicroBatch& out) const;
 
   int64_t seq_length_, micro_batch_size_, global_batch_size_;
+  int64_t first_step_ = 0, first_position_ = 0;
   int64_t batches_ = TokenWindows::kEndless;
   int64_t spread_ = 0;  // validation from files: the windows that are looked at
   bool document_mask_, reset_positions_;

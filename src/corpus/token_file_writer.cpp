@@ -7,10 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 
+#include "core/durable_file.hpp"
 #include "core/error.hpp"
 #include "corpus/tokenizer.hpp"
 
@@ -50,19 +49,6 @@ int create_aside(const std::string& path, std::string& aside) {
           fmt::format("{}: cannot be created: {}; check the folder and your rights to it", aside,
                       std::strerror(errno)));
     }
-  }
-}
-
-void sync_folder(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const int code = errno;
-  if (fd >= 0) ::close(fd);
-  // Some network file systems have no fsync of folders; there the rename is as durable as it gets.
-  if (!synced && code != EINVAL && code != ENOTSUP) {
-    throw DataError(fmt::format("{}: its folder cannot be flushed: {}; check the disk", path,
-                                std::strerror(code)));
   }
 }
 
@@ -143,9 +129,8 @@ void TokenFileWriter::finish() {
 
 void TokenFileWriter::publish() {
   ESPALIER_REQUIRE(finished_ && !published_, "{} is not finished, or published already", path_);
-  if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("renamed");
+  rename_durably(aside_, path_);
   published_ = true;
-  sync_folder(path_);
 }
 
 }  // namespace espalier

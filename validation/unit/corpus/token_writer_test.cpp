@@ -131,7 +131,7 @@ TEST(TokenWriter, SaysWhyItCannotWrite) {
   TokenFileWriter writer(folder.at("taken"), tokenizer);
   writer.append(tokens, 2);
   writer.finish();
-  EXPECT_CONTAINS(data_error([&] { writer.publish(); }), "cannot be renamed");
+  EXPECT_CONTAINS(data_error([&] { writer.publish(); }), "cannot rename it");
 }
 
 }  // namespace
