@@ -53,6 +53,12 @@ Comm::Comm(MPI_Comm handle, const char* axis) : handle_(handle), axis_(axis) {
   ESPALIER_MPI(MPI_Comm_size(handle_, &size_));
 }
 
+Comm Comm::duplicate(const char* axis) const {
+  MPI_Comm copy = MPI_COMM_NULL;
+  ESPALIER_MPI(MPI_Comm_dup(handle_, &copy));
+  return Comm(copy, axis);
+}
+
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(handle_, other.handle_);
   std::swap(axis_, other.axis_);

@@ -84,7 +84,7 @@ struct InPiece {
 ///             int and transports fail beyond 2 GiB
 /// Collective  all ranks of the axis, in the same order; send, recv and exchange: the named ranks.
 ///             start_... returns at once, the form without start_ waits
-/// Threads     one at a time
+/// Threads     one at a time; with MPI_THREAD_MULTIPLE one at a time for each Comm
 /// Axis of one rank: nothing is sent or counted; results that are not in place are copied
 /// Errors      LaunchError if MPI reports one; Internal if an argument is out of range
 class Comm {
@@ -95,6 +95,10 @@ class Comm {
   Comm(Comm&& other) noexcept { *this = std::move(other); }
   Comm& operator=(Comm&& other) noexcept;
   ~Comm();
+
+  /// The same ranks with messages of their own, so that another thread may use it at the same time.
+  /// Collective
+  Comm duplicate(const char* axis) const;
 
   const char* axis() const { return axis_; }
   int rank() const { return rank_; }

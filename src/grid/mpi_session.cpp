@@ -26,15 +26,15 @@ void check_mpi(int code, const char* call, const char* file, int line) {
 
 MpiSession::MpiSession(int& argc, char**& argv) : exceptions_at_start_(std::uncaught_exceptions()) {
   int provided = MPI_THREAD_SINGLE;
-  // Serialized rather than funneled: a thread that writes checkpoints will take turns with main.
-  ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided));
+  // Multiple: a thread writes checkpoints while the main thread trains.
+  ESPALIER_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
   if (provided < MPI_THREAD_FUNNELED) {
     MPI_Finalize();
     throw LaunchError(
         "this MPI library supports single-threaded programs only, but data is read ahead by a "
         "thread; use an MPI built with MPI_THREAD_FUNNELED or better");
   }
-  allows_threads_in_turn_ = provided >= MPI_THREAD_SERIALIZED;
+  allows_threads_ = provided >= MPI_THREAD_MULTIPLE;
   ESPALIER_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;

@@ -28,8 +28,8 @@ class MpiSession {
   int size() const { return world_.size(); }
   const std::string& host() const { return host_; }
 
-  /// Whether threads may take turns to call MPI (a writer beside the main thread).
-  bool allows_threads_in_turn() const { return allows_threads_in_turn_; }
+  /// Whether several threads may call MPI at once (one that writes beside the main thread).
+  bool allows_threads() const { return allows_threads_; }
 
   /// All ranks of the job.
   const Comm& world() const { return world_; }
@@ -38,7 +38,7 @@ class MpiSession {
   [[noreturn]] static void abort(int code);
 
  private:
-  bool allows_threads_in_turn_ = false;
+  bool allows_threads_ = false;
   int exceptions_at_start_ = 0;
   std::string host_;
   Comm world_;

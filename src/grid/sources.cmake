@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-set(ESPALIER_SOURCES comm.cpp grid.cpp mpi_session.cpp placement.cpp request.cpp wait.cpp)
+set(ESPALIER_SOURCES agreement.cpp comm.cpp grid.cpp io_hints.cpp mpi_session.cpp placement.cpp
+    plain_file.cpp request.cpp wait.cpp)
