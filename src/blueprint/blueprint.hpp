@@ -139,6 +139,19 @@ constexpr int64_t kGatheredLayers = 3;
 /// Elements of the buffers into which ZeRO 3 gathers blocks.
 int64_t gathered_elements(const ParameterTable& table);
 
+/// Element size of master weights and moments: what a checkpoint holds.
+int64_t master_bytes(const Config& config);
+
+/// Whether checkpoints are written while training goes on, so that a copy of the state is held.
+bool saves_beside_training(const CheckpointConfig& checkpoint);
+
+/// Bytes that such a save copies on one rank, the rank with most: master weights and both moments
+/// of its shard; ranks that hold the same shard share the copying as they share the writing.
+int64_t snapshot_bytes(const Blueprint& blueprint);
+
+/// Bytes of the tensors in one checkpoint of the whole model.
+int64_t checkpoint_bytes(const Blueprint& blueprint);
+
 /// What one rank will hold.
 MemoryBill make_memory_bill(const Blueprint& blueprint, const MemoryAssumptions& assumptions);
 

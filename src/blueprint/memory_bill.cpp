@@ -9,6 +9,8 @@
 namespace espalier {
 namespace {
 
+constexpr int64_t kCheckpointTensors = 3;  // of each parameter: master weight and two moments
+
 int64_t widened_products(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
   const TensorSplit& split = b.place.split;
@@ -56,9 +58,28 @@ int64_t gathered_elements(const ParameterTable& table) {
   return kGatheredLayers * layer + table_size + small;
 }
 
+int64_t master_bytes(const Config& config) {
+  return config.numerics.compute_type == ElementType::fp64 ? 8 : 4;
+}
+
+bool saves_beside_training(const CheckpointConfig& checkpoint) {
+  return checkpoint.mode == SaveMode::asynchronous &&
+         (checkpoint.interval > 0 || checkpoint.interval_rule == IntervalRule::young_daly);
+}
+
+int64_t snapshot_bytes(const Blueprint& b) {
+  const int64_t own = b.partition.largest_compact_size();
+  return kCheckpointTensors * master_bytes(b.config) *
+         ((own + b.zero_replicas - 1) / b.zero_replicas);
+}
+
+int64_t checkpoint_bytes(const Blueprint& b) {
+  return kCheckpointTensors * master_bytes(b.config) * b.parameters.parameter_count;
+}
+
 MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumptions) {
   const ElementType type = b.config.numerics.compute_type;
-  const int64_t master = type == ElementType::fp64 ? 8 : 4, compute = element_bytes(type);
+  const int64_t master = master_bytes(b.config), compute = element_bytes(type);
   const int64_t all = b.parameters.flat_size, stage = b.config.grid.zero_stage;
   const int64_t own = stage == 0 ? all : b.partition.largest_compact_size();
   const bool is_separate = compute != master;
@@ -71,6 +92,9 @@ MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumpt
   if (stage == 3) add("parameters (gathered)", gathered_elements(b.parameters) * compute);
   add("gradients", (stage >= 2 ? own : all) * master * (1 + reproducible_levels(b)));
   add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * own * master : 0);
+  if (assumptions.optimizer == OptimizerState::allocated &&
+      saves_beside_training(b.config.checkpoint))
+    add("checkpoint", snapshot_bytes(b));
   const int64_t workspace = planned_bytes(b.activations.workspace, type);
   add("activations", activation_bytes(b) - workspace);
   add("workspace", workspace);

@@ -25,11 +25,22 @@ enum class Progress { automatic, on, off };
 enum class Recompute { none, selective, full };
 enum class PipelineSchedule { gpipe, one_forward_one_backward, interleaved, zero_bubble };
 enum class StageBalance { cost, even, measured };
+enum class IntervalRule { fixed, young_daly };
+enum class SaveMode { asynchronous, synchronous };
+enum class OnDamage { stop, previous };
+enum class OnSignal { save_and_stop, die };
+enum class StorageLayout { contiguous, chunked };
+/// How slabs are handed to MPI-IO. automatic: each rank writes by itself; of datasets of which some
+/// rank's slabs lie in many (more than 256) pieces in the file, such as columns, ranks first
+/// exchange parts, so that each writes whole rows. independent: without the exchange. collective:
+/// every dataset by MPI-IO's collective transfer, for file systems that want it.
+enum class TransferMode { automatic, independent, collective };
 
 struct RunConfig {
   std::string directory;  // output folder; default runs/<deck file stem>
   int64_t steps = 100;
   int64_t seed = 1;
+  double time_limit = 0.0;  // s of wall time; 0 in the deck: what the batch system says, else none
 };
 
 struct ModelConfig {
@@ -137,6 +148,22 @@ struct DataConfig {
 
 struct CheckpointConfig {
   bool save_final = true;  // write model.h5 when the run ends
+  int64_t interval = 0;    // steps between checkpoints; 0: none while the run goes on
+  IntervalRule interval_rule = IntervalRule::fixed;
+  double mean_time_between_failures = 0.0;  // s, of the whole job; young_daly needs it
+  SaveMode mode = SaveMode::asynchronous;
+  int64_t keep_last = 2;                // newest checkpoints that stay
+  int64_t keep_every = 0;               // checkpoints at multiples of so many steps stay; 0: none
+  bool read_back = false;               // read a new checkpoint again and compare its checksums
+  OnDamage on_damage = OnDamage::stop;  // when the newest checkpoint cannot be used
+  OnSignal on_signal = OnSignal::save_and_stop;      // SIGTERM and SIGUSR1
+  StorageLayout layout = StorageLayout::contiguous;  // of a tensor in the file
+  double chunk_mib = 16.0;                           // chunked only
+  int64_t alignment = 4096;                          // bytes, of data in the file; 0: none
+  TransferMode transfer = TransferMode::automatic;   // how the ranks write and read together
+  int64_t files = 1;                                 // state files of one checkpoint
+  double piece_mib = 1.0;                            // written at once, MiB
+  std::vector<std::string> mpi_info;                 // "key=value" hints for MPI-IO
 };
 
 struct MonitorConfig {

@@ -84,6 +84,7 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
   check_parallel(draft);
   check_pipeline(draft);
   check_training(draft);
+  check_checkpoint(draft);
   warn_without_effect(draft);
   DeckResult result;
   for (const Key& key : key_table()) result.origins[key.full_name()] = origin_text(draft, key);

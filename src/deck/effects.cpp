@@ -73,6 +73,21 @@ std::vector<Idle> training_rules(const Config& c) {
       {"monitor.validation_batches", "monitor.validation_interval", no_validation}};
 }
 
+std::vector<Idle> checkpoint_rules(const Config& c) {
+  const CheckpointConfig& checkpoint = c.checkpoint;
+  const bool is_fixed = checkpoint.interval_rule == IntervalRule::fixed;
+  // The last save and one after a signal are waited for in any case.
+  const bool saves_never_midway = is_fixed && checkpoint.interval == 0;
+  return {{"checkpoint.interval", "checkpoint.interval_rule", !is_fixed && checkpoint.interval > 0},
+          {"checkpoint.mean_time_between_failures", "checkpoint.interval_rule",
+           is_fixed && checkpoint.mean_time_between_failures > 0.0},
+          {"checkpoint.mode", "checkpoint.interval", saves_never_midway},
+          {"checkpoint.keep_every", "checkpoint.interval",
+           saves_never_midway && checkpoint.keep_every > 0},
+          {"checkpoint.chunk_mib", "checkpoint.layout",
+           checkpoint.layout == StorageLayout::contiguous}};
+}
+
 void warn_all(Draft& draft, const std::vector<Idle>& rules) {
   // A deck that names every key, as an effective deck does, cannot leave out an idle one: there
   // only a value that was chosen is worth a word.
@@ -96,6 +111,7 @@ void warn_all(Draft& draft, const std::vector<Idle>& rules) {
 void warn_without_effect(Draft& draft) {
   warn_all(draft, model_rules(draft.config));
   warn_all(draft, training_rules(draft.config));
+  warn_all(draft, checkpoint_rules(draft.config));
 }
 
 }  // namespace espalier

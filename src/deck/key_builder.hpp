@@ -100,6 +100,8 @@ void add_run_keys(std::vector<Key>& table);
 void add_model_keys(std::vector<Key>& table);
 void add_grid_keys(std::vector<Key>& table);      // grid, batch, numerics
 void add_training_keys(std::vector<Key>& table);  // optimizer, schedule
-void add_data_keys(std::vector<Key>& table);      // data, checkpoint, monitor
+void add_data_keys(std::vector<Key>& table);
+void add_checkpoint_keys(std::vector<Key>& table);
+void add_monitor_keys(std::vector<Key>& table);
 
 }  // namespace espalier

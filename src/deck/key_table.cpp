@@ -22,6 +22,8 @@ std::vector<Key> make_table() {
   add_grid_keys(table);
   add_training_keys(table);
   add_data_keys(table);
+  add_checkpoint_keys(table);
+  add_monitor_keys(table);
   return table;
 }
 

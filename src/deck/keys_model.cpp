@@ -20,6 +20,14 @@ void add_run_keys(std::vector<Key>& table) {
   rows.integer("seed", &RunConfig::seed)
       .at_least(0)
       .help("Fixes initial weights and data order, whatever the grid.");
+  rows.real("time_limit", &RunConfig::time_limit)
+      .unit("s")
+      .between(0, 1e9)
+      .automatic("the end of the job as Slurm tells it by SLURM_JOB_END_TIME; elsewhere none")
+      .also({"max_time", "walltime", "exit_duration_in_mins", "max_run_duration"})
+      .help(
+          "Wall time of the program. Before it is over the run saves a checkpoint and stops, with "
+          "exit code 75.");
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the key table for the sections optimizer, schedule, data, checkpoint and monitor.
+// Rows of the key table for the sections optimizer, schedule, data and monitor.
 #include "deck/key_builder.hpp"
 
 namespace espalier {
@@ -138,9 +138,9 @@ void add_training_keys(std::vector<Key>& table) {
 
 void add_data_keys(std::vector<Key>& table) {
   add_data(table);
-  SectionRows rows(table, "checkpoint", &Config::checkpoint);
-  rows.boolean("save_final", &CheckpointConfig::save_final)
-      .help("Whether the run writes model.h5 when it ends.");
+}
+
+void add_monitor_keys(std::vector<Key>& table) {
   add_monitor(table);
 }
 

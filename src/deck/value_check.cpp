@@ -136,7 +136,7 @@ CheckedValue check_texts(const Key& key, const RawValue& raw) {
     const std::string which = fmt::format("item {}", texts.size() + 1);
     if (item.kind != RawKind::text) return wrong_item(which, "string", item);
     const std::string& text = std::get<std::string>(item.scalar);
-    if (text.empty()) return broken(which + " is empty", "name a file or remove it");
+    if (text.empty()) return broken(which + " is empty", "fill it in or remove it");
     if (has_control_characters(text))
       return broken(which + " has control characters, which are not allowed", "");
     texts.push_back(text);

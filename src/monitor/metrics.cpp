@@ -60,6 +60,7 @@ std::string metrics_line(const StepMetrics& m) {
                {"tokens", m.tokens},
                {"consumed_tokens", m.consumed_tokens},
                {"step_seconds", number(m.step_seconds)},
+               {"elapsed_seconds", number(m.elapsed_seconds)},
                {"tokens_per_second", number(m.tokens_per_second)},
                {"model_flops_per_second", number(m.model_flops_per_second)},
                {"mfu", number(m.mfu)},
@@ -73,9 +74,32 @@ std::string metrics_line(const StepMetrics& m) {
                {"peak_memory_bytes", m.peak_memory_bytes}});
 }
 
+std::string result_line(const StepMetrics& m) {
+  return text({{"kind", "step"},
+               {"step", m.step},
+               {"loss", number(m.loss)},
+               {"gradient_norm", number(m.gradient_norm)},
+               {"learning_rate", number(m.learning_rate)},
+               {"loss_scale", number(m.loss_scale)},
+               {"skipped", m.skipped},
+               {"tokens", m.tokens},
+               {"consumed_tokens", m.consumed_tokens},
+               {"token_hash", fmt::format("{:016x}", m.token_hash)}});
+}
+
 std::string metrics_line(const ValidationMetrics& m) {
   return text(
       {{"kind", "validation"}, {"step", m.step}, {"loss", number(m.loss)}, {"tokens", m.tokens}});
+}
+
+std::string metrics_line(const CheckpointMetrics& m) {
+  return text({{"kind", "checkpoint"},
+               {"step", m.step},
+               {"seconds", number(m.seconds)},
+               {"stall_seconds", number(m.stall_seconds)},
+               {"bytes", m.bytes},
+               {"mode", m.mode},
+               {"path", m.path}});
 }
 
 std::string metrics_line(const RunRecord& r) {
@@ -116,6 +140,11 @@ std::string metrics_line(const EndRecord& e) {
                {"peak_memory_bytes", e.peak_memory_bytes},
                {"predicted_memory_bytes", e.predicted_memory_bytes},
                {"total_seconds", number(e.total_seconds)},
+               {"attempts", e.attempts},
+               {"effective_time_ratio", number(e.effective_time_ratio)},
+               {"checkpoints", e.checkpoints},
+               {"checkpoint_seconds", number(e.checkpoint_seconds)},
+               {"checkpoint_stall_seconds", number(e.checkpoint_stall_seconds)},
                {"parameter_hash", e.parameter_hash ? Json(fmt::format("{:016x}", *e.parameter_hash))
                                                    : Json(nullptr)}});
 }

@@ -35,6 +35,7 @@ struct StepMetrics {
   int64_t tokens = 0;              ///< valid tokens (with a target) of this step
   int64_t consumed_tokens = 0;     ///< the same, summed since step 1
   double step_seconds = 0.0;       ///< wall time, validation and checkpoints not included
+  double elapsed_seconds = 0.0;    ///< from the start of the program to the end of the step
   double tokens_per_second = 0.0;  ///< all positions of the batch, seq_length each
   double model_flops_per_second = 0.0;
   double mfu = 0.0;                ///< a fraction, 1 = peak; 0 if the peak is unknown
@@ -54,6 +55,16 @@ struct ValidationMetrics {
   int64_t step = 0;    ///< steps done before it
   double loss = 0.0;   ///< nats a valid token
   int64_t tokens = 0;  ///< valid tokens
+};
+
+/// One checkpoint that became whole.
+struct CheckpointMetrics {
+  int64_t step = 0;            ///< steps done before it
+  double seconds = 0.0;        ///< from its beginning until it was whole
+  double stall_seconds = 0.0;  ///< of these, the time in which training stood still
+  int64_t bytes = 0;           ///< of its state files
+  std::string mode;            ///< asynchronous, synchronous
+  std::string path;
 };
 
 /// What is printed when a run starts. A resumed run adds one more to the same file.
@@ -87,6 +98,12 @@ struct EndRecord {
   int64_t peak_memory_bytes = 0;          ///< measured, the rank with most
   int64_t predicted_memory_bytes = 0;
   double total_seconds = 0.0;  ///< from the start of the program
+  int64_t attempts = 1;        ///< times that this run was started, this one included
+  /// Seconds of the steps that count over all seconds of all attempts (monitor/run_time).
+  double effective_time_ratio = 0.0;
+  int64_t checkpoints = 0;                ///< made by this attempt
+  double checkpoint_seconds = 0.0;        ///< that these took together
+  double checkpoint_stall_seconds = 0.0;  ///< of these, the time in which training stood still
   /// of the name, place and bits of all parameters, the same on every layout; written as 16 hex
   /// digits, null where the run did not reach its last step
   std::optional<uint64_t> parameter_hash;
@@ -95,7 +112,10 @@ struct EndRecord {
 /// The lines as text, without the line feed. Numbers that are not finite become the strings "nan",
 /// "inf" and "-inf"; bytes that are not UTF-8 become U+FFFD: every line is valid JSON.
 std::string metrics_line(const StepMetrics& m);
+/// Of a step that another run did: what it gave, without times and sizes.
+std::string result_line(const StepMetrics& m);
 std::string metrics_line(const ValidationMetrics& m);
+std::string metrics_line(const CheckpointMetrics& m);
 std::string metrics_line(const RunRecord& r);
 std::string metrics_line(const EndRecord& e);
 
@@ -109,7 +129,9 @@ class MetricsWriter {
  public:
   MetricsWriter(std::string path, MetricsMode mode);
   void write(const StepMetrics& m) { write_line(metrics_line(m)); }
+  void write_result(const StepMetrics& m) { write_line(result_line(m)); }
   void write(const ValidationMetrics& m) { write_line(metrics_line(m)); }
+  void write(const CheckpointMetrics& m) { write_line(metrics_line(m)); }
   void write(const RunRecord& r) { write_line(metrics_line(r)); }
   void write(const EndRecord& e) { write_line(metrics_line(e)); }
   const std::string& path() const { return path_; }

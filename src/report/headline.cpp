@@ -45,6 +45,14 @@ void add_memory(const RunData& data, Headline& h) {
     h.predicted_memory_bytes = size_in(data.end, "predicted_memory_bytes");
 }
 
+void add_effective_time(const RunData& data, Headline& h) {
+  h.checkpoints = data.checkpoints;
+  if (!data.end.is_object()) return;
+  const auto ratio = data.end.find("effective_time_ratio");
+  if (ratio == data.end.end() || !ratio->is_number()) return;
+  h.effective_time_ratio = if_finite(ratio->get<double>());
+}
+
 Json or_null(const std::optional<double>& x) {
   return x ? Json(*x) : Json(nullptr);
 }
@@ -82,6 +90,7 @@ Headline headline(const RunData& data) {
   h.mfu = if_finite(steady_median(data, data.column("mfu")));
   if (h.mfu && *h.mfu <= 0) h.mfu.reset();  // 0 is written when the peak is unknown
   add_memory(data, h);
+  add_effective_time(data, h);
   h.loss_not_finite =
       std::count_if(loss.begin(), loss.end(), [](double x) { return !std::isfinite(x); });
   const Series skipped = data.column("skipped");
@@ -114,6 +123,12 @@ std::string headline_text(const Headline& h) {
                          format_bytes(static_cast<double>(*h.predicted_memory_bytes)));
     out += "\n";
   }
+  if (h.effective_time_ratio)
+    out += fmt::format("effective time   {:.1f} %\n", 100 * *h.effective_time_ratio);
+  if (h.checkpoints.count > 0)
+    out += fmt::format("checkpoints      {}, the last after step {}; {} of stall\n",
+                       h.checkpoints.count, h.checkpoints.last_step,
+                       format_duration(h.checkpoints.stall_seconds));
   if (h.loss_not_finite > 0) out += fmt::format("loss not finite  {} steps\n", h.loss_not_finite);
   if (h.skipped_steps > 0) out += fmt::format("skipped          {} steps\n", h.skipped_steps);
   out.pop_back();
@@ -135,6 +150,10 @@ std::string headline_json(const Headline& h) {
                     {"mfu", or_null(h.mfu)},
                     {"peak_memory_bytes", or_null(h.peak_memory_bytes)},
                     {"predicted_memory_bytes", or_null(h.predicted_memory_bytes)},
+                    {"effective_time_ratio", or_null(h.effective_time_ratio)},
+                    {"checkpoints", h.checkpoints.count},
+                    {"checkpoint_seconds", h.checkpoints.seconds},
+                    {"checkpoint_stall_seconds", h.checkpoints.stall_seconds},
                     {"loss_not_finite", h.loss_not_finite},
                     {"skipped_steps", h.skipped_steps}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);

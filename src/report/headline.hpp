@@ -24,6 +24,8 @@ struct Headline {
   std::optional<double> mfu;                ///< median, likewise
   std::optional<int64_t> peak_memory_bytes;
   std::optional<int64_t> predicted_memory_bytes;
+  std::optional<double> effective_time_ratio;  ///< of the end record
+  SavedCheckpoints checkpoints;
   int64_t loss_not_finite = 0;  ///< steps whose loss is nan or infinite
   int64_t skipped_steps = 0;    ///< fp16 overflow
 };

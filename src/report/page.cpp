@@ -91,6 +91,12 @@ std::string cards(const Headline& h) {
   }
   if (h.mfu) out += card("MFU", fmt::format("{:.1f}", 100 * *h.mfu), "%", "median");
   if (h.peak_memory_bytes) out += memory_card(h);
+  if (h.effective_time_ratio)
+    out += card("Effective time", fmt::format("{:.1f}", 100 * *h.effective_time_ratio), "%",
+                "of all attempts");
+  if (h.checkpoints.count > 0)
+    out += card("Checkpoints", fmt::format("{}", h.checkpoints.count), "",
+                fmt::format("stall {}", format_duration(h.checkpoints.stall_seconds)));
   return out + "</dl>\n";
 }
 

@@ -64,6 +64,7 @@ class MetricsReader {
     if (kind == record.end() || !kind->is_string()) return false;
     if (*kind == "step") return take_step(record);
     if (*kind == "validation") return take_validation(record);
+    if (*kind == "checkpoint") return take_checkpoint(record);
     if (*kind == "run") {
       data_.run = record;
       data_.end = nullptr;
@@ -111,6 +112,18 @@ class MetricsReader {
     drop_validations_from(at);
     data_.validation_steps.push_back(at);
     data_.validation_losses.push_back(number(record, "loss"));
+    return true;
+  }
+
+  bool take_checkpoint(const Json& record) {
+    const auto step = record.find("step");
+    if (step == record.end() || !step->is_number_integer()) return false;
+    SavedCheckpoints& saved = data_.checkpoints;
+    ++saved.count;
+    saved.last_step = step->get<int64_t>();
+    const double spent = number(record, "seconds"), stalled = number(record, "stall_seconds");
+    if (std::isfinite(spent)) saved.seconds += spent;
+    if (std::isfinite(stalled)) saved.stall_seconds += stalled;
     return true;
   }
 

@@ -28,6 +28,13 @@ struct Sample {
   std::string text;
 };
 
+/// The checkpoints of all runs in the file.
+struct SavedCheckpoints {
+  int64_t count = 0;
+  int64_t last_step = 0;
+  double seconds = 0.0, stall_seconds = 0.0;  ///< summed, what was recorded
+};
+
 struct RunData {
   std::string directory;
   nlohmann::ordered_json run = nlohmann::ordered_json::object();  ///< last "run" record
@@ -39,6 +46,7 @@ struct RunData {
   std::vector<size_t> first_rows;  ///< rows with the first step of a run
   std::vector<int64_t> validation_steps;
   Series validation_losses;
+  SavedCheckpoints checkpoints;
   ReadingNotes notes;
 
   std::optional<double> unigram_nats, bigram_nats;  ///< baseline.json, nats a token

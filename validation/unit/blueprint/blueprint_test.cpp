@@ -187,6 +187,51 @@ TEST(MemoryBill, NamesTheLargeThings) {
             2 * b.parameters.flat_size);
 }
 
+int64_t checkpoint_item(const Config& config, int64_t ranks) {
+  return bytes_of(make_memory_bill(make_blueprint(config, ranks), {}), "checkpoint");
+}
+
+TEST(MemoryBill, AnAsynchronousSaveCopiesTheState) {
+  Config c = gpt2_like();
+  EXPECT_EQ(checkpoint_item(c, 1), 0);
+  c.checkpoint.interval = 10;
+  const Blueprint b = make_blueprint(c, 1);
+  // No padding behind the last tensor is copied as such, but the shards' buffers hold it.
+  EXPECT_EQ(snapshot_bytes(b), 12 * b.partition.largest_compact_size());
+  EXPECT_GE(snapshot_bytes(b), checkpoint_bytes(b));
+  EXPECT_LT(snapshot_bytes(b), checkpoint_bytes(b) * 101 / 100);
+  EXPECT_EQ(checkpoint_item(c, 1), snapshot_bytes(b));
+  const MemoryBill without = make_memory_bill(b, {1000, 500, OptimizerState::none});
+  EXPECT_EQ(bytes_of(without, "checkpoint"), 0);
+  c.checkpoint.mode = SaveMode::synchronous;
+  EXPECT_EQ(checkpoint_item(c, 1), 0);
+  c.checkpoint.mode = SaveMode::asynchronous;
+  c.checkpoint.interval = 0;
+  c.checkpoint.interval_rule = IntervalRule::young_daly;
+  EXPECT_EQ(checkpoint_item(c, 1), snapshot_bytes(b));
+}
+
+TEST(MemoryBill, RanksThatHoldTheSameStateShareTheCopying) {
+  Config c = gpt2_like();
+  c.checkpoint.interval = 10;
+  const int64_t alone = checkpoint_item(c, 1);
+  c.numerics.compute_type = ElementType::bf16;
+  EXPECT_EQ(checkpoint_item(c, 1), alone);  // master precision, whatever is computed in
+  c.numerics.compute_type = ElementType::fp64;
+  EXPECT_EQ(checkpoint_item(c, 1), 2 * alone);
+  c.numerics.compute_type = ElementType::fp32;
+  for (const int64_t stage : {0, 1, 3}) {
+    c.grid.zero_stage = stage;
+    EXPECT_NEAR(static_cast<double>(checkpoint_item(c, 4)), static_cast<double>(alone) / 4,
+                0.05 * static_cast<double>(alone))
+        << stage;
+  }
+  c.grid.zero_shards = 2;  // two groups of two
+  EXPECT_EQ(make_blueprint(c, 4).zero_replicas, 2);
+  EXPECT_NEAR(static_cast<double>(checkpoint_item(c, 4)), static_cast<double>(alone) / 4,
+              0.05 * static_cast<double>(alone));
+}
+
 TEST(MemoryBill, TheReproducibleModeKeepsPartialSums) {
   Config c = gpt2_like();
   EXPECT_EQ(reproducible_levels(make_blueprint(c, 1)), 0);

@@ -122,7 +122,8 @@ TEST(Reference, DocsExitCodesNamesEveryCode) {
                                                      {ExitCode::deck, "deck"},
                                                      {ExitCode::launch, "launch"},
                                                      {ExitCode::data, "data"},
-                                                     {ExitCode::numerical, "numerical"}})
+                                                     {ExitCode::numerical, "numerical"},
+                                                     {ExitCode::requeue, "requeue"}})
     EXPECT_NE(text.find("| " + std::to_string(static_cast<int>(code)) + " | " + word + " |"),
               std::string::npos)
         << word;

@@ -58,13 +58,14 @@ TEST(Metrics, StepLineHasEveryField) {
   EXPECT_EQ(json["communication"]["dp"]["bytes"], 1024);
   EXPECT_EQ(json["communication"]["dp"]["exposed_seconds"], 0.125);
   EXPECT_EQ(json["seconds_by_part"]["matmul"], 0.375);
-  for (const char* key : {"gradient_norm", "loss_scale", "tokens", "consumed_tokens",
-                          "step_seconds", "tokens_per_second", "model_flops_per_second", "mfu",
-                          "data_wait_seconds", "memory_bytes", "peak_memory_bytes"})
+  for (const char* key :
+       {"gradient_norm", "loss_scale", "tokens", "consumed_tokens", "step_seconds",
+        "elapsed_seconds", "tokens_per_second", "model_flops_per_second", "mfu",
+        "data_wait_seconds", "memory_bytes", "peak_memory_bytes"})
     EXPECT_TRUE(json[key].is_number()) << key;
   EXPECT_EQ(json["stage_seconds"], Json::array({0.25, 0.5}));
   EXPECT_EQ(json["pipeline_bubble"], 0.125);
-  EXPECT_EQ(json.size(), 21u);
+  EXPECT_EQ(json.size(), 22u);
 }
 
 TEST(Metrics, EmptyMapsAreObjects) {
@@ -123,6 +124,34 @@ TEST(Metrics, EndLine) {
   EXPECT_TRUE(Json::parse(metrics_line(e))["parameter_hash"].is_null());
   e.parameter_hash = 0x1full;
   EXPECT_EQ(Json::parse(metrics_line(e))["parameter_hash"], "000000000000001f");
+}
+
+TEST(Metrics, EndLineTellsHowTheTimeWasSpent) {
+  EndRecord e;
+  EXPECT_EQ(Json::parse(metrics_line(e))["attempts"], 1);
+  e.attempts = 3;
+  e.effective_time_ratio = 0.75;
+  e.checkpoints = 4;
+  e.checkpoint_seconds = 2.5;
+  e.checkpoint_stall_seconds = 0.5;
+  const Json json = Json::parse(metrics_line(e));
+  EXPECT_EQ(json["attempts"], 3);
+  EXPECT_EQ(json["effective_time_ratio"], 0.75);
+  EXPECT_EQ(json["checkpoints"], 4);
+  EXPECT_EQ(json["checkpoint_seconds"], 2.5);
+  EXPECT_EQ(json["checkpoint_stall_seconds"], 0.5);
+}
+
+TEST(Metrics, CheckpointLine) {
+  const Json json =
+      Json::parse(metrics_line(CheckpointMetrics{10, 2.5, 0.25, 4096, "asynchronous", "a\xff"}));
+  EXPECT_EQ(json, (Json{{"kind", "checkpoint"},
+                        {"step", 10},
+                        {"seconds", 2.5},
+                        {"stall_seconds", 0.25},
+                        {"bytes", 4096},
+                        {"mode", "asynchronous"},
+                        {"path", "a\xEF\xBF\xBD"}}));
 }
 
 TEST(Metrics, EachLineIsThereAtOnce) {

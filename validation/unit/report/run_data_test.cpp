@@ -58,6 +58,31 @@ TEST_F(RunFolder, ColumnsAndHeadline) {
                 "peak memory      6.00 MiB (predicted 5.00 MiB)");
 }
 
+TEST_F(RunFolder, CheckpointsAndEffectiveTime) {
+  add_step(1, 4.0);
+  add_step(2, 3.0);
+  add_line({{"kind", "checkpoint"}, {"step", 1}, {"seconds", 5.0}, {"stall_seconds", 0.5}});
+  add_line({{"kind", "checkpoint"}, {"step", 2}, {"seconds", 7.0}, {"stall_seconds", "nan"}});
+  add_line({{"kind", "checkpoint"}, {"seconds", 7.0}});
+  EXPECT_FALSE(headline(read_run(directory_)).effective_time_ratio);
+  add_line({{"kind", "end"}, {"reason", "finished"}, {"effective_time_ratio", 0.875}});
+  const RunData data = read_run(directory_);
+  EXPECT_EQ(data.notes.unknown_kinds, 0);
+  EXPECT_EQ(data.notes.broken_lines, 1);  // the one without its step
+  const Headline h = headline(data);
+  EXPECT_EQ(h.checkpoints.count, 2);
+  EXPECT_EQ(h.checkpoints.last_step, 2);
+  EXPECT_EQ(h.checkpoints.seconds, 12.0);
+  EXPECT_EQ(h.checkpoints.stall_seconds, 0.5);
+  EXPECT_EQ(h.effective_time_ratio, 0.875);
+  const std::string text = headline_text(h);
+  EXPECT_NE(text.find("effective time   87.5 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("checkpoints      2, the last after step 2; "), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(headline_json(h));
+  EXPECT_EQ(json["effective_time_ratio"], 0.875);
+  EXPECT_EQ(json["checkpoints"], 2);
+}
+
 TEST_F(RunFolder, FlatBaselineKeys) {
   add_step(1, 1.0);
   add("baseline.json", R"({"unigram_nats": 3.25, "bigram_nats": 2.5})");
