@@ -39,6 +39,6 @@ void write_gradient_dump(const std::string& path, const Comm* ranks,
                          const Config& config, const DumpInfo& info);
 
 constexpr const char* kGradientDumpFormat = "espalier gradient dump";
-constexpr int64_t kGradientDumpVersion = 1;
+constexpr int64_t kGradientDumpVersion = 2;  // 1 had no checksums
 
 }  // namespace espalier

@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
-#include <type_traits>
 
+#include "checkpoint/slab.hpp"
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "grid/comm.hpp"
@@ -18,21 +18,11 @@ namespace espalier {
 namespace {
 
 constexpr const char* kFormat = "espalier model";
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;  // 1 had no checksums
 constexpr const char* kParameters = "parameters";
 
 std::string hash_deck(const std::string& deck) {
   return fmt::format("{:016x}", hash_name(deck));
-}
-
-/// One line a fault, the first few dozen; a wrong deck would list hundreds.
-std::string list_faults(const std::vector<std::string>& faults) {
-  constexpr size_t kMostLines = 40;
-  std::string text;
-  for (size_t i = 0; i < faults.size() && i < kMostLines; ++i) text += "\n  " + faults[i];
-  if (faults.size() > kMostLines)
-    text += fmt::format("\n  and {} more", faults.size() - kMostLines);
-  return text;
 }
 
 std::vector<std::string> compare_rows(const TensorFileReader& file, const std::string& group,
@@ -74,6 +64,12 @@ ModelInfo read_info(TensorFileReader& file) {
         "{}: has format version {}, this program reads {}; use the program "
         "that wrote it ({})",
         file.path(), version, kFormatVersion, file.text_attribute("", "program_version")));
+  for (const auto& [name, dataset] : file.datasets())
+    if (!dataset.checksum)
+      throw DataError(
+          fmt::format("{}: {} has no checksum, with which it was written; the file is "
+                      "damaged, or another program rewrote it",
+                      file.path(), name));
   ModelInfo info;
   info.program_version = file.text_attribute("", "program_version");
   info.step = file.integer_attribute("", "step");
@@ -89,38 +85,7 @@ ModelInfo read_info(TensorFileReader& file) {
   return info;
 }
 
-// The finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of v moves every other.
-uint64_t mix(uint64_t v) {
-  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ull;
-  v = (v ^ (v >> 27)) * 0x94d049bb133111ebull;
-  return v ^ (v >> 31);
-}
-
 }  // namespace
-
-template <class Real>
-uint64_t hash_slabs(const TensorSlabs& slabs) {
-  using Bits = std::conditional_t<sizeof(Real) == 8, uint64_t, uint32_t>;
-  uint64_t sum = 0;
-  for (const TensorSlab& slab : slabs) {
-    const bool is_matrix = slab.extent.size() > 1;
-    const int64_t rows = is_matrix ? slab.extent[0] : 1, columns = slab.extent.back();
-    const auto* data = static_cast<const Real*>(slab.data);
-    for (int64_t r = 0; r < rows; ++r) {
-      const auto row = static_cast<uint64_t>(is_matrix ? slab.offset[0] + r : 0);
-      const uint64_t key = mix(hash_name(slab.name) + row);
-      for (int64_t c = 0; c < columns; ++c) {
-        Bits bits = 0;
-        std::memcpy(&bits, data + r * columns + c, sizeof(bits));
-        sum += mix(mix(key + static_cast<uint64_t>(slab.offset.back() + c)) ^ bits);
-      }
-    }
-  }
-  return sum;
-}
-
-template uint64_t hash_slabs<float>(const TensorSlabs&);
-template uint64_t hash_slabs<double>(const TensorSlabs&);
 
 std::vector<TensorRow> tensor_rows(const ParameterTable& table) {
   std::vector<TensorRow> rows;
@@ -138,7 +103,7 @@ TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat) {
 
 template <class Real>
 TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
-                        Indexing indexing, const Real* buffer) {
+                        Indexing indexing, const Real* buffer, Holders holders) {
   TensorSlabs slabs;
   for (const ParameterSpec& p : table.parameters)
     for (const OwnedRange& range : owned) {
@@ -152,7 +117,7 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
                        "a part of {} begins or ends inside a row", p.name);
       const int64_t row = (first - p.offset) / columns, rows = (last - first) / columns;
       for (const ShardPiece& piece : p.pieces) {
-        if (!piece.counts) continue;
+        if (!piece.counts && holders == Holders::one) continue;
         if (p.shape.size() == 1) {
           slabs.push_back({p.name, {piece.global_first}, {piece.count}, data + piece.local_first});
         } else if (p.split == Split::columns) {
@@ -177,8 +142,7 @@ void write_rows(TensorFileWriter& file, const std::string& group,
   // All headers first: they lie together at the front, which makes opening the file cheap.
   for (const TensorRow& row : rows)
     file.create_dataset(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType);
-  for (const TensorSlab& slab : slabs)
-    file.write_slab(group + "/" + slab.name, slab.offset, slab.extent, slab.data);
+  file.write_slabs(group, slabs);
 }
 
 template <class Real>
@@ -227,7 +191,7 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks) {
 #define ESPALIER_INSTANTIATE(Real)                                                                \
   template TensorSlabs whole_slabs(const std::vector<TensorRow>&, const Real*);                   \
   template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&,         \
-                                   Indexing, const Real*);                                        \
+                                   Indexing, const Real*, Holders);                               \
   template void write_rows<Real>(TensorFileWriter&, const std::string&,                           \
                                  const std::vector<TensorRow>&, const TensorSlabs&);              \
   template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,   \

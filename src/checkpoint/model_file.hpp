@@ -20,29 +20,17 @@ struct TensorRow {
   int64_t offset = 0;  // elements
 };
 
-/// A part of a logical tensor that this rank writes: a hyperslab, contiguous in memory.
-struct TensorSlab {
-  std::string name;
-  Shape offset, extent;
-  const void* data = nullptr;
-};
-using TensorSlabs = std::vector<TensorSlab>;
+/// Of tensors that several ranks hold: only what this rank writes for all, or all that it holds.
+enum class Holders { one, all };
 
 /// Where what a rank owns stands in the logical tensors: `buffer` is the flat or the compact one.
-/// Over all ranks with a replica of their own, every element is there once.
+/// With Holders::one, over all ranks with a replica of their own, every element is there once.
 template <class Real>
 TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
-                        Indexing indexing, const Real* buffer);
+                        Indexing indexing, const Real* buffer, Holders holders = Holders::one);
 /// All of a buffer that holds every tensor whole.
 template <class Real>
 TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat);
-
-/// The sum, modulo 2^64, of a hash of every element's tensor, place and bits: added over all ranks
-/// it is the same number whatever the layout, and another one for other parameters.
-///
-/// Instances   Real in {float, double}, the type of the slabs' data (host memory)
-template <class Real>
-uint64_t hash_slabs(const TensorSlabs& slabs);
 
 std::vector<TensorRow> tensor_rows(const ParameterTable& table);
 

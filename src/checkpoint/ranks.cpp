@@ -4,7 +4,8 @@
 #include "checkpoint/ranks.hpp"
 
 #include "core/error.hpp"
-#include "grid/comm.hpp"
+#include "grid/agreement.hpp"
+#include "grid/io_hints.hpp"
 
 namespace espalier {
 
@@ -17,33 +18,51 @@ int Ranks::size() const {
 
 void Ranks::run_agreed(const std::function<void()>& action) const {
   if (size() == 1) return action();
-  std::string error;
-  try {
-    action();
-  } catch (const DataError& e) {
-    error = e.what();
-  }
-  const int first = comm_->all_reduce(int32_t{error.empty() ? size() : rank()}, ReduceOp::min);
-  if (first == size()) return;
-  auto length = static_cast<int64_t>(error.size());
-  comm_->broadcast(&length, 1, first);
-  error.resize(static_cast<size_t>(length));
-  comm_->broadcast(error.data(), length, first);
-  throw DataError(error);
+  espalier::run_agreed(*comm_, action);
 }
 
 void Ranks::broadcast(void* data, int64_t bytes) const {
   if (size() > 1) comm_->broadcast(static_cast<char*>(data), bytes, 0);
 }
 
-H5Properties Ranks::file_access(const std::string& file) const {
+void Ranks::add_up(std::vector<uint64_t>& numbers) const {
+  if (size() > 1)
+    comm_->all_reduce(numbers.data(), static_cast<int64_t>(numbers.size()), ReduceOp::sum);
+}
+
+void Ranks::keep_largest(std::vector<int64_t>& numbers) const {
+  if (size() > 1)
+    comm_->all_reduce(numbers.data(), static_cast<int64_t>(numbers.size()), ReduceOp::max);
+}
+
+namespace {
+
+H5Properties make_access(const std::string& file) {
   H5Properties properties(checked(H5Pcreate(H5P_FILE_ACCESS), file, "", "make access properties"));
-  const hid_t id = properties.get();
-  checked(H5Pset_fclose_degree(id, H5F_CLOSE_STRONG), file, "", "choose closing");
+  checked(H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG), file, "", "choose closing");
+  return properties;
+}
+
+}  // namespace
+
+H5Properties Ranks::shared_access(const std::string& file,
+                                  const std::vector<std::string>& hints) const {
+  H5Properties properties = make_access(file);
   if (size() == 1) return properties;
-  checked(H5Pset_fapl_mpio(id, comm_->handle(), MPI_INFO_NULL), file, "", "use MPI-IO");
+  const IoHints info(hints);  // HDF5 keeps a copy
+  checked(H5Pset_fapl_mpio(properties.get(), comm_->handle(), info.handle()), file, "",
+          "use MPI-IO");
   // Metadata stays independent: HDF5's collective metadata write goes through MPI-IO's buffers,
   // which fill the gaps between its pieces with whatever they held before.
+  return properties;
+}
+
+H5Properties own_access(const std::string& file) {
+  H5Properties properties = make_access(file);
+#if H5_VERSION_GE(1, 10, 7)
+  // A finished file never changes, and some file systems know no locks.
+  checked(H5Pset_file_locking(properties.get(), false, true), file, "", "do without a lock");
+#endif
   return properties;
 }
 

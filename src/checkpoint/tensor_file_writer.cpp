@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writer of tensor files. Everything that could make equal content unequal bytes is fixed here:
-// no time stamps, one format version, early allocation, links and attributes kept in object headers
-// (HDF5's dense storage takes other addresses under MPI than without).
+// The writer of tensor files.
 #include <unistd.h>
 
 #include <algorithm>
-
 #include <functional>
 #include <set>
 
-#include "checkpoint/durable.hpp"
+#include "checkpoint/dataset_writer.hpp"
+#include "checkpoint/file_properties.hpp"
+#include "checkpoint/gathered_write.hpp"
 #include "checkpoint/ranks.hpp"
-#include "checkpoint/slab.hpp"
 #include "checkpoint/tensor_file.hpp"
+#include "core/durable_file.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -20,68 +19,54 @@ namespace espalier {
 namespace {
 
 constexpr size_t kLargestAttribute = 60000;  // HDF5 limits an object header message to 64 KiB
-constexpr unsigned kAlwaysCompact = 65535;
 
-void keep_attributes_compact(hid_t properties, const std::string& file) {
-  checked(H5Pset_obj_track_times(properties, false), file, "", "switch time stamps off");
-  checked(H5Pset_attr_phase_change(properties, kAlwaysCompact, 0), file, "",
-          "choose attribute storage");
-}
-
-/// Of a group or, with H5P_FILE_CREATE, of the root group.
-H5Properties make_group_properties(hid_t kind, const std::string& file) {
-  H5Properties properties(checked(H5Pcreate(kind), file, "", "make group properties"));
-  keep_attributes_compact(properties.get(), file);
-  checked(H5Pset_link_creation_order(properties.get(), H5P_CRT_ORDER_TRACKED), file, "",
-          "keep the order of links");
-  checked(H5Pset_link_phase_change(properties.get(), kAlwaysCompact, 0), file, "",
-          "choose link storage");
-  return properties;
-}
-
-H5Properties make_dataset_properties(const std::string& file) {
-  H5Properties properties(
-      checked(H5Pcreate(H5P_DATASET_CREATE), file, "", "make dataset properties"));
-  keep_attributes_compact(properties.get(), file);
-  checked(H5Pset_layout(properties.get(), H5D_CONTIGUOUS), file, "", "choose the layout");
-  checked(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY), file, "", "reserve space");
-  checked(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER), file, "", "leave filling out");
-  return properties;
-}
+// An exchange costs a few synchronisations, a run alone a system call.
+constexpr int64_t kManyRuns = 256;
 
 }  // namespace
 
 struct TensorFileWriter::State {
   std::string path, part;
   Ranks ranks;
+  FileOptions options;
   H5File file;
   std::string error;  // the first one of this rank, until close() shares it
   std::map<std::string, DatasetInfo> datasets;
+  std::map<std::string, uint64_t> sums;  // of what this rank wrote; as many as datasets
   std::set<std::string> groups;
+  // Where the data of contiguous datasets ends, and what chunks take at most.
+  int64_t data_end = 0, chunk_bytes = 0;
+  bool is_reserved = true;
 
-  State(const std::string& p, const Comm* comm) : path(p), part(p + ".part"), ranks(comm) {}
+  State(const std::string& p, const Comm* comm, const FileOptions& o)
+      : path(p), part(p + ".part"), ranks(comm), options(o) {}
 
   const DatasetInfo& find(const std::string& name) const {
     const auto found = datasets.find(name);
     ESPALIER_REQUIRE(found != datasets.end(), "{}: dataset {} was never created", path, name);
     return found->second;
   }
+  /// Runs `action`, and keeps a DataError for close(): a rank that leaves a method alone would let
+  /// the others wait for it.
+  void keep_error(const std::function<void()>& action);
   void create(const std::string& name, const DatasetInfo& info, const H5Type& type);
-  void write(Transfer kind, const std::string& name, const Shape& offset, const Shape& extent,
-             const void* data);
-  void write_now(Transfer kind, const std::string& name, const Shape& offset, const Shape& extent,
-                 const void* data);
+  void note_storage(hid_t dataset, const DatasetInfo& info);
+  void write_slab(const std::string& name, const Shape& offset, const Shape& extent,
+                  const void* data);
+  using SlabsOfOne = std::vector<const TensorSlab*>;
+  void write_together(const std::string& name, const SlabsOfOne& own, int64_t rounds);
+  void write_by_rows(const std::string& name, const SlabsOfOne& own, int64_t most_slabs);
   void put_attribute(const std::string& object, const std::string& name, const H5Type& type,
                      const void* value);
+  void put_checksums();
 };
 
-TensorFileWriter::TensorFileWriter(const std::string& path, const Comm* ranks)
-    : state_(std::make_unique<State>(path, ranks)) {
+TensorFileWriter::TensorFileWriter(const std::string& path, const Comm* ranks,
+                                   const FileOptions& options)
+    : state_(std::make_unique<State>(path, ranks, options)) {
   silence_hdf5();
   state_->ranks.run_agreed([&] { require_writable_place(path); });
-  const H5Properties access = state_->ranks.file_access(path);
-  checked(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), path, "",
-          "choose the format version");
+  const H5Properties access = make_write_access(path, options, state_->ranks);
   const H5Properties creation = make_group_properties(H5P_FILE_CREATE, path);
   state_->file =
       H5File(checked(H5Fcreate(state_->part.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
@@ -114,10 +99,27 @@ void TensorFileWriter::State::create(const std::string& name, const DatasetInfo&
   ESPALIER_REQUIRE(datasets.emplace(name, info).second, "{}: dataset {} is created twice", path,
                    name);
   const H5Space space = make_space(path, name, info.shape);
-  const H5Properties properties = make_dataset_properties(path);
+  const H5Properties properties = make_dataset_properties(path, options, info);
   H5Dataset dataset(checked(H5Dcreate2(file.get(), name.c_str(), type.get(), space.get(),
                                        H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                             path, name, "create the dataset"));
+  note_storage(dataset.get(), info);
+  if (!options.checksums) return;
+  sums[name] = 0;
+  // Its place is taken now, so that the bytes of the file do not depend on when close() fills it.
+  const int64_t none = 0;
+  put_attribute(name, kChecksum, make_file_type(StoredType::int64), &none);
+}
+
+void TensorFileWriter::State::note_storage(hid_t dataset, const DatasetInfo& info) {
+  if (info.bytes == 0) return;
+  const auto stored = static_cast<int64_t>(H5Dget_storage_size(dataset));
+  const haddr_t address = H5Dget_offset(dataset);
+  is_reserved = false;
+  if (address != HADDR_UNDEF)
+    data_end = std::max(data_end, static_cast<int64_t>(address) + stored);
+  else
+    chunk_bytes += stored + (2 * stored / options.chunk_bytes + 1) * options.alignment;
 }
 
 void TensorFileWriter::create_dataset(const std::string& name, const Shape& shape,
@@ -131,37 +133,46 @@ void TensorFileWriter::create_dataset(const std::string& name, const Shape& shap
   if (type == StoredType::bf16) set_attribute(name, "element_type", "bf16");
 }
 
-void TensorFileWriter::State::write_now(Transfer kind, const std::string& name, const Shape& offset,
-                                        const Shape& extent, const void* data) {
-  const DatasetInfo& info = find(name);
-  const bool is_text = info.type == StoredType::text;
-  const int64_t element_bytes = is_text ? info.bytes : stored_type_bytes(info.type);
-  const H5Type type = make_file_type(info.type, static_cast<size_t>(info.bytes));
-  const H5Properties transfer = ranks.transfer(kind, path);
-  const H5Dataset dataset(
-      checked(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), path, name, "open the dataset"));
-  // HDF5 wants an address even where nothing is selected.
-  static const char nothing = 0;
-  const int64_t rounds = transfer_rounds(info.bytes);
-  for (int64_t round = 0; round < rounds; ++round) {
-    const SlabPart piece =
-        make_slab_part(path, name, info.shape, offset, extent, element_bytes, round, rounds);
-    const void* from = data ? static_cast<const char*>(data) + piece.byte_offset : &nothing;
-    checked(H5Dwrite(dataset.get(), type.get(), piece.memory.get(), piece.file.get(),
-                     transfer.get(), from),
-            path, name, "write the dataset");
-  }
-}
-
-void TensorFileWriter::State::write(Transfer kind, const std::string& name, const Shape& offset,
-                                    const Shape& extent, const void* data) {
+void TensorFileWriter::State::keep_error(const std::function<void()>& action) {
   try {
-    write_now(kind, name, offset, extent, data);
+    action();
   } catch (const DataError& e) {
-    // A rank that leaves here alone would let the others wait for it: close() tells all of them.
     if (ranks.size() == 1) throw;
     if (error.empty()) error = e.what();
   }
+}
+
+void TensorFileWriter::State::write_slab(const std::string& name, const Shape& offset,
+                                         const Shape& extent, const void* data) {
+  keep_error([&] {
+    DatasetWriter out(file.get(), path, name, find(name), options,
+                      ranks.transfer(Transfer::independent, path));
+    for (int64_t p = 0, pieces = out.pieces(extent); p < pieces; ++p)
+      out.write(offset, extent, data, p);
+    if (options.checksums) sums.at(name) += out.sum();
+  });
+}
+
+void TensorFileWriter::State::write_together(const std::string& name, const SlabsOfOne& own,
+                                             int64_t rounds) {
+  DatasetWriter out(file.get(), path, name, find(name), options,
+                    ranks.transfer(Transfer::collective, path));
+  int64_t round = 0;
+  for (const TensorSlab* slab : own)
+    for (int64_t p = 0, pieces = out.pieces(slab->extent); p < pieces; ++p, ++round)
+      keep_error([&] { out.write(slab->offset, slab->extent, slab->data, p); });
+  for (; round < rounds; ++round) keep_error([&] { out.write_nothing(); });
+  if (options.checksums) sums.at(name) += out.sum();
+}
+
+void TensorFileWriter::State::write_by_rows(const std::string& name, const SlabsOfOne& own,
+                                            int64_t most_slabs) {
+  const DatasetInfo& info = find(name);
+  DatasetWriter out(file.get(), path, name, info, options,
+                    ranks.transfer(Transfer::independent, path));
+  write_gathered(out, *ranks.comm(), info, own, most_slabs, options.piece_bytes,
+                 [this](const std::function<void()>& write) { keep_error(write); });
+  if (options.checksums) sums.at(name) += out.sum();
 }
 
 void TensorFileWriter::write_slab(const std::string& name, const Shape& offset, const Shape& extent,
@@ -169,10 +180,69 @@ void TensorFileWriter::write_slab(const std::string& name, const Shape& offset, 
   const Shape& shape = state_->find(name).shape;
   ESPALIER_REQUIRE(!shape.empty(), "{}: a scalar has no slabs", name);
   require_slab_inside(name, shape, offset, extent);
-  // Not HDF5's collective transfer: a rank that fails in the middle of one (a full disk) leaves the
-  // others in it for ever.
   if (std::find(extent.begin(), extent.end(), 0) != extent.end()) return;
-  state_->write(Transfer::independent, name, offset, extent, data);
+  state_->write_slab(name, offset, extent, data);
+}
+
+void TensorFileWriter::write_slabs(const std::string& group, const TensorSlabs& own) {
+  State& s = *state_;
+  reserve();
+  const std::string prefix = group.empty() ? "" : group + "/";
+  std::map<std::string, State::SlabsOfOne> by_name;
+  for (auto d = s.datasets.lower_bound(prefix);
+       d != s.datasets.end() && d->first.compare(0, prefix.size(), prefix) == 0; ++d)
+    by_name[d->first];
+  for (const TensorSlab& slab : own) {
+    const std::string name = prefix + slab.name;
+    const Shape& shape = s.find(name).shape;
+    ESPALIER_REQUIRE(!shape.empty(), "{}: a scalar has no slabs", name);
+    require_slab_inside(name, shape, slab.offset, slab.extent);
+    by_name[name].push_back(&slab);
+  }
+  // Of every dataset the most pieces, runs in the file, and slabs that a rank has of it.
+  std::vector<int64_t> plan;
+  for (const auto& [name, slabs] : by_name) {
+    const DatasetInfo& info = s.find(name);
+    int64_t pieces = 0, runs = 0;
+    for (const TensorSlab* slab : slabs) {
+      pieces += piece_count(slab->extent, stored_type_bytes(info.type), s.options.piece_bytes);
+      runs += run_count(info.shape, slab->extent);
+    }
+    plan.push_back(pieces);
+    plan.push_back(runs);
+    plan.push_back(static_cast<int64_t>(slabs.size()));
+  }
+  const TransferMode mode = s.options.transfer;
+  if (mode != TransferMode::independent) s.ranks.keep_largest(plan);
+  size_t at = 0;
+  for (const auto& [name, slabs] : by_name) {
+    const int64_t rounds = plan[at++], runs = plan[at++], most_slabs = plan[at++];
+    if (mode == TransferMode::collective)
+      s.write_together(name, slabs, rounds);
+    else if (mode == TransferMode::automatic && runs > kManyRuns && s.ranks.size() > 1)
+      s.write_by_rows(name, slabs, most_slabs);
+    else
+      for (const TensorSlab* slab : slabs)
+        s.write_slab(name, slab->offset, slab->extent, slab->data);
+  }
+}
+
+void TensorFileWriter::reserve() {
+  State& s = *state_;
+  if (s.is_reserved) return;
+  try {
+    s.ranks.run_agreed([&] {
+      const int64_t bytes = s.data_end + s.chunk_bytes;
+      require_file_size_allowed(s.path, bytes);
+      if (s.ranks.rank() == 0) reserve_space(s.part, bytes);
+    });
+  } catch (const DataError&) {
+    // All ranks are here, and can close it together: an open file would keep its blocks.
+    H5Fclose(s.file.release());
+    if (s.ranks.rank() == 0) ::unlink(s.part.c_str());
+    throw;
+  }
+  s.is_reserved = true;
 }
 
 void TensorFileWriter::write_replicated(const std::string& name, const void* data) {
@@ -189,8 +259,7 @@ void TensorFileWriter::write_replicated(const std::string& name, const void* dat
     offset[0] = first;
     extent[0] = last - first;
   }
-  s.write(Transfer::independent, name, offset, extent,
-          static_cast<const char*>(data) + first * (info.bytes / rows));
+  s.write_slab(name, offset, extent, static_cast<const char*>(data) + first * (info.bytes / rows));
 }
 
 void TensorFileWriter::write_text(const std::string& name, const std::string& text) {
@@ -234,9 +303,29 @@ void TensorFileWriter::set_attribute(const std::string& object, const std::strin
   state_->put_attribute(object, name, make_file_type(StoredType::fp64), &value);
 }
 
+void TensorFileWriter::State::put_checksums() {
+  if (sums.empty()) return;
+  std::vector<uint64_t> all;
+  for (const auto& [name, sum] : sums) all.push_back(sum);
+  ranks.add_up(all);
+  keep_error([&] {
+    const H5Type type = make_file_type(StoredType::int64);
+    size_t at = 0;
+    for (const auto& [name, sum] : sums) {
+      // Not H5Aopen_by_name: HDF5 1.10 finds no attribute to write behind it.
+      const H5Dataset dataset(
+          checked(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), path, name, "open the dataset"));
+      H5Attribute attribute(
+          checked(H5Aopen(dataset.get(), kChecksum, H5P_DEFAULT), path, name, "open its checksum"));
+      checked(H5Awrite(attribute.get(), type.get(), &all[at++]), path, name, "write its checksum");
+    }
+  });
+}
+
 void TensorFileWriter::close() {
   State& s = *state_;
   ESPALIER_REQUIRE(s.file.is_open(), "{} is closed twice", s.path);
+  s.put_checksums();
   const auto share = [&](const std::function<void()>& action) {
     try {
       s.ranks.run_agreed(action);
@@ -254,8 +343,10 @@ void TensorFileWriter::close() {
     if (!s.error.empty()) throw DataError(s.error);
     checked(closed, s.path, "", "close it");
   });
+  // Every rank, since hosts have caches of their own.
+  share([&] { flush_file(s.part); });
   share([&] {
-    if (s.ranks.rank() == 0) publish_file(s.part, s.path);
+    if (s.ranks.rank() == 0) rename_durably(s.part, s.path);
   });
 }
 

@@ -27,8 +27,8 @@ def read_dump(path):
     with h5py.File(path, "r") as f:
         if plain(f.attrs.get("format", numpy.bytes_(b"none"))) != FORMAT:
             raise BadDump(f"{path}: is not a gradient dump")
-        if f.attrs["format_version"] != 1:
-            raise BadDump(f"{path}: format version {f.attrs['format_version']}, expected 1")
+        if f.attrs["format_version"] not in (1, 2):  # 2 has checksums, which are not read here
+            raise BadDump(f"{path}: format version {f.attrs['format_version']}, expected 1 or 2")
         return Dump(
             model={key: plain(value) for key, value in f["model"].attrs.items()},
             tokens={name: f["tokens"][name][()] for name in TOKENS},

@@ -5,42 +5,15 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 
-#include "../../mpi_main.hpp"
 #include "checkpoint/model_file.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "scratch_folder.hpp"
+#include "shared_folder.hpp"
 
 namespace espalier {
 namespace {
-
-const Comm& world() {
-  return test_session().world();
-}
-
-/// One scratch folder for all ranks, made by rank 0.
-class SharedFolder {
- public:
-  SharedFolder() {
-    char path[256] = {};
-    if (world().rank() == 0) {
-      own_ = std::make_unique<ScratchFolder>();
-      std::snprintf(path, sizeof path, "%s", own_->file("").c_str());
-    }
-    world().broadcast(path, sizeof path, 0);
-    path_ = path;
-  }
-  ~SharedFolder() { world().barrier(); }
-  std::string file(const std::string& name) const { return path_ + name; }
-
- private:
-  std::unique_ptr<ScratchFolder> own_;
-  std::string path_;
-};
 
 /// Of every slab the rows that this rank writes: cut evenly, the last ones with fewer or none; a
 /// tensor in three goes to one rank alone.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <functional>
 #include <limits>
 
 #include "checkpoint/tensor_file.hpp"
@@ -20,9 +21,14 @@ std::string open_message(const std::string& path) {
 #define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
 /// A file that holds one dataset made by `make(file)`, by the plain HDF5 interface.
+enum class Form { of_today, earliest };
 template <class Make>
-void make_foreign(const std::string& path, const Make& make) {
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+void make_foreign(const std::string& path, const Make& make, Form form = Form::of_today) {
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_libver_bounds(access, form == Form::earliest ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V18,
+                       H5F_LIBVER_V18);
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  H5Pclose(access);
   ASSERT_GE(file, 0);
   make(file);
   ASSERT_GE(H5Fclose(file), 0);
@@ -36,6 +42,15 @@ TEST(UntrustedFile, MissingFolderAndForeignFiles) {
   EXPECT_SAYS(open_message(folder.file("text")), "not an HDF5 file");
   write_bytes(folder.file("empty"), "");
   EXPECT_SAYS(open_message(folder.file("empty")), "not an HDF5 file");
+}
+
+TEST(UntrustedFile, FormsWithoutChecksumsInHeaders) {
+  const ScratchFolder folder;
+  make_foreign(
+      folder.file("old.h5"), [](hid_t) {}, Form::earliest);
+  EXPECT_SAYS(open_message(folder.file("old.h5")), "an HDF5 file of an old form");
+  make_foreign(folder.file("new.h5"), [](hid_t) {});
+  EXPECT_EQ(open_message(folder.file("new.h5")), "");
 }
 
 void write_sample(const std::string& path) {
@@ -120,16 +135,48 @@ TEST(UntrustedFile, AbsurdSizes) {
             std::numeric_limits<int64_t>::max() / 4 * 4);
 }
 
-TEST(UntrustedFile, DataElsewhereOrInChunks) {
-  const ScratchFolder folder;
-  make_foreign(folder.file("chunked.h5"), [](hid_t file) {
+/// A dataset of 8 doubles in chunks of `chunk`, of which the first `written` are written.
+void make_chunked(const std::string& path, hsize_t chunk, hsize_t written, bool compressed) {
+  make_foreign(path, [&](hid_t file) {
     const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-    const hsize_t chunk[1] = {4};
-    H5Pset_chunk(properties, 1, chunk);
-    H5Dclose(make_dataset(file, {8}, properties));
+    H5Pset_chunk(properties, 1, &chunk);
+    if (compressed) H5Pset_shuffle(properties);
+    const hid_t set = make_dataset(file, {8}, properties);
+    const std::vector<double> values{0, 1, 2, 3, 4, 5, 6, 7};
+    const hsize_t first = 0;
+    const hid_t memory = H5Screate_simple(1, &written, nullptr), space = H5Dget_space(set);
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, nullptr, &written, nullptr);
+    H5Dwrite(set, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values.data());
+    for (const hid_t id : {memory, space}) H5Sclose(id);
+    H5Dclose(set);
     H5Pclose(properties);
   });
-  EXPECT_SAYS(open_message(folder.file("chunked.h5")), "h5repack");
+}
+
+TEST(UntrustedFile, ChunksMustBePlainAndWhole) {
+  const ScratchFolder folder;
+  make_chunked(folder.file("good.h5"), 3, 8, false);
+  EXPECT_EQ(TensorFileReader(folder.file("good.h5"), nullptr).read_values<double>("t"),
+            (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
+  make_chunked(folder.file("part.h5"), 3, 4, false);
+  EXPECT_SAYS(open_message(folder.file("part.h5")), "chunks without data");
+  make_chunked(folder.file("filtered.h5"), 3, 8, true);
+  EXPECT_SAYS(open_message(folder.file("filtered.h5")), "h5repack");
+  // Chunks far larger than the dataset, whose data HDF5 would fetch whole; never written.
+  make_foreign(folder.file("large.h5"), [](hid_t file) {
+    const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = hsize_t{1} << 28, most = H5S_UNLIMITED, extent = 8;
+    H5Pset_chunk(properties, 1, &chunk);
+    const hid_t space = H5Screate_simple(1, &extent, &most);
+    H5Dclose(H5Dcreate2(file, "t", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(properties);
+  });
+  EXPECT_SAYS(open_message(folder.file("large.h5")), "absurd");
+}
+
+TEST(UntrustedFile, DataElsewhere) {
+  const ScratchFolder folder;
   const std::string secret = folder.file("secret");
   write_bytes(secret, std::string(64, 's'));
   make_foreign(folder.file("external.h5"), [&](hid_t file) {
@@ -141,20 +188,31 @@ TEST(UntrustedFile, DataElsewhereOrInChunks) {
   EXPECT_SAYS(open_message(folder.file("external.h5")), "another file");
 }
 
-TEST(UntrustedFile, LinksAreNotFollowed) {
+TEST(UntrustedFile, LinksAreRefusedByName) {
   const ScratchFolder folder;
   write_sample(folder.file("other.h5"));
-  make_foreign(folder.file("linked.h5"), [&](hid_t file) {
-    H5Lcreate_external(folder.file("other.h5").c_str(), "/parameters", file, "parameters",
+  const auto says = [&](const char* part, const std::function<void(hid_t)>& link) {
+    std::filesystem::remove(folder.file("linked.h5"));
+    make_foreign(folder.file("linked.h5"), [&](hid_t file) {
+      const hid_t group = H5Gcreate2(file, "group", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      H5Gclose(group);
+      link(file);
+    });
+    EXPECT_SAYS(open_message(folder.file("linked.h5")), part);
+  };
+  says("group/far: is a link to another file", [&](hid_t file) {
+    H5Lcreate_external(folder.file("other.h5").c_str(), "/parameters", file, "group/far",
                        H5P_DEFAULT, H5P_DEFAULT);
-    H5Lcreate_soft("/parameters", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
   });
-  TensorFileReader in(folder.file("linked.h5"), nullptr);
-  EXPECT_TRUE(in.datasets().empty());
-  EXPECT_SAYS(message_of<DataError>([&] { in.info("parameters/t1"); }), "missing");
-  EXPECT_SAYS(message_of<DataError>([&] { in.has_attribute("parameters/t1", "x"); }),
-              "not followed");
-  EXPECT_SAYS(message_of<DataError>([&] { in.has_attribute("soft", "x"); }), "not followed");
+  says("soft: is a link to another name",
+       [](hid_t file) { H5Lcreate_soft("/group", file, "soft", H5P_DEFAULT, H5P_DEFAULT); });
+  says("group/none: is a link", [](hid_t file) {
+    H5Lcreate_soft("/nowhere", file, "group/none", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  says("twin: is a second name",
+       [](hid_t file) { H5Lcreate_hard(file, "group", file, "twin", H5P_DEFAULT, H5P_DEFAULT); });
+  says("group/loop: is a second name",
+       [](hid_t file) { H5Lcreate_hard(file, "/", file, "group/loop", H5P_DEFAULT, H5P_DEFAULT); });
 }
 
 TEST(UntrustedFile, OtherTypesAreListedButNotRead) {
