@@ -7,8 +7,9 @@
 #   ESPALIER_SITE        site file (default: sites/site.env beside this script)
 #   ESPALIER_RANKS       ranks in all (default: what the batch system granted)
 #   ESPALIER_DRY_RUN=1   print the launch line and stop: no module is loaded, nothing is started
-#   ESPALIER_REQUEUE     command that puts the job back into the queue after the time limit; unset:
-#                        the job ends. Set it only for runs that go on from a checkpoint.
+#   ESPALIER_REQUEUE     command that puts the job back into the queue when the run has saved and
+#                        stopped before its end (exit code 75); unset: the job ends. Set it only for
+#                        runs that go on from a checkpoint (--resume among the arguments).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -88,22 +89,37 @@ fi
 # Modules and MPI settings come as functions of the site file, so that a dry run needs neither.
 if declare -F site_environment >/dev/null; then site_environment; fi
 
-# Judge the deck on one core before the grid is woken: all faults at once, no GPU hours lost.
-"$(dirname "$SITE_PROGRAM")/espalier" check "$deck" --ranks "$ranks" "$@"
+# Judge the deck on one core before the grid is woken: all faults at once, no GPU hours lost. Of the
+# arguments only --set concerns the deck.
+front=$(dirname "$SITE_PROGRAM")/espalier
+settings=()
+for ((i = 1; i <= $#; ++i)); do
+  case ${!i} in
+    --set) i=$((i + 1)); settings+=(--set "${!i}") ;;
+    --set=*) settings+=("${!i}") ;;
+  esac
+done
+"$front" check "$deck" --ranks "$ranks" ${settings[@]+"${settings[@]}"}
 
-# The batch system signals USR1 some minutes before the time limit (see the job scripts). TERM then
-# ends the run, and where ESPALIER_REQUEUE is set the job goes back into the queue.
+# The batch system signals USR1 some minutes before the time limit (see the job scripts). The run
+# then saves a checkpoint and ends with code 75, as it does when it sees the limit coming by itself.
+# USR1 and not TERM goes on to the launcher: all launchers above pass it to the ranks, while some
+# end a run that they are told to end by TERM.
 "${command[@]}" &
 launcher=$!
-requeue=0
+cancelled=0
 # shellcheck disable=SC2317  # called by trap
 on_time_limit() {
   echo "launch.sh: the time limit is near; asking the run to stop" >&2
-  requeue=1
+  kill -USR1 "$launcher" 2>/dev/null || true
+}
+# shellcheck disable=SC2317  # called by trap
+on_cancel() {
+  cancelled=1
   kill -TERM "$launcher" 2>/dev/null || true
 }
 trap on_time_limit USR1
-trap 'kill -TERM "$launcher" 2>/dev/null || true' TERM INT
+trap on_cancel TERM INT
 
 # A signal ends `wait` early, so wait until the launcher itself has ended.
 status=0
@@ -112,10 +128,23 @@ while kill -0 "$launcher" 2>/dev/null; do
   wait "$launcher" || status=$?
 done
 
-if [ "$requeue" = 1 ]; then
-  [ -n "${ESPALIER_REQUEUE:-}" ] || die "stopped for the time limit; ESPALIER_REQUEUE is not set,
-  so this job does not go on by itself"
-  echo "launch.sh: back into the queue: $ESPALIER_REQUEUE" >&2
-  eval "$ESPALIER_REQUEUE"
+# Some launchers return 0 for a run that a signal to them has stopped: then its last record tells.
+if [ "$status" = 0 ]; then
+  directory=$("$front" deck --effective "$deck" ${settings[@]+"${settings[@]}"} |
+    sed -nE 's/^directory = "([^"]*)".*/\1/p' | head -n 1)
+  reason=$(tail -n 1 "$directory/metrics.jsonl" 2>/dev/null |
+    sed -nE 's/^\{"kind":"end","reason":"([^"]*)".*/\1/p') || true
+  case $reason in SIGTERM | SIGUSR1 | "time limit") status=75 ;; esac
+fi
+
+# Code 75: saved, and not done yet. Who cancelled the job does not want it back.
+if [ "$status" = 75 ] && [ "$cancelled" = 0 ]; then
+  if [ -n "${ESPALIER_REQUEUE:-}" ]; then
+    echo "launch.sh: back into the queue: $ESPALIER_REQUEUE" >&2
+    eval "$ESPALIER_REQUEUE"
+  else
+    echo "launch.sh: the run saved and stopped before its end; ESPALIER_REQUEUE is not set, so this
+  job does not go on by itself: submit it again" >&2
+  fi
 fi
 exit "$status"

@@ -147,6 +147,8 @@ void add_bench(CLI::App& app, Action& action) {
   gemm->add_option("--size", r->size, "Largest extent (default 2048)")
       ->check(CLI::Range(256, 16384));
   gemm->callback([r, &action] { action = [r] { return bench_gemm(*r); }; });
+  add_bench_checkpoint(*verb, action);
+  add_bench_saving(*verb, action);
 }
 
 }  // namespace espalier

@@ -10,7 +10,9 @@
 
 #include "checkpoint/tensor_file.hpp"
 #include "commands/run_folder.hpp"
+#include "commands/tensor_difference.hpp"
 #include "commands/verbs.hpp"
+#include "core/durable_file.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 
@@ -70,60 +72,10 @@ LossComparison compare_losses(const CompareRequest& request) {
   return worst;
 }
 
-// Squares of one tensor, or of several added up. Infinite where a number is not finite.
-struct Squares {
-  double difference = 0.0, first = 0.0, update = 0.0;
-  int64_t unequal = 0, size = 0;  // elements whose bits differ; all
-
-  void operator+=(const Squares& other) {
-    difference += other.difference;
-    first += other.first;
-    update += other.update;
-    unequal += other.unequal;
-    size += other.size;
-  }
-  /// Norm of the difference over the norm of the first run's parameters, or of their update.
-  double relative() const { return over(first); }
-  double relative_update() const { return over(update); }
-
- private:
-  double over(double norm) const {
-    if (difference == 0.0) return 0.0;
-    return std::isfinite(difference) && norm > 0.0 ? std::sqrt(difference / norm) : HUGE_VAL;
-  }
-};
-
 struct TensorComparison {
   std::string name;
-  Squares squares;
+  TensorDifference difference;
 };
-
-template <class Real>
-Squares squares_of(const std::vector<Real>& a, const std::vector<Real>& b,
-                   const std::vector<Real>& base) {
-  Squares s;
-  s.size = static_cast<int64_t>(a.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    s.unequal += std::memcmp(&a[i], &b[i], sizeof(Real)) != 0 ? 1 : 0;
-    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    const double d = std::isfinite(x) && std::isfinite(y) ? x - y : HUGE_VAL;
-    s.difference += d * d;
-    s.first += x * x;
-    if (!base.empty()) s.update += (x - base[i]) * (x - base[i]);
-  }
-  return s;
-}
-
-template <class Real>
-Squares compare_tensor(TensorFileReader& a, TensorFileReader& b, TensorFileReader* base,
-                       const std::string& name) {
-  const Shape shape = a.info(name).shape;
-  b.require(name, shape, StoredTypeOf<Real>::kType);
-  const bool has_base = base != nullptr && name.rfind(kParameters, 0) == 0;
-  if (has_base) base->require(name, shape, StoredTypeOf<Real>::kType);
-  return squares_of(a.read_values<Real>(name), b.read_values<Real>(name),
-                    has_base ? base->read_values<Real>(name) : std::vector<Real>());
-}
 
 // Every dataset of real numbers, one at a time: the parameters, and what state a file may hold.
 std::vector<TensorComparison> compare_tensors(const CompareRequest& request) {
@@ -137,10 +89,10 @@ std::vector<TensorComparison> compare_tensors(const CompareRequest& request) {
                                   b.path(), name, a.path()));
   std::vector<TensorComparison> found;
   for (const auto& [name, info] : a.datasets()) {
-    if (info.type == StoredType::fp32)
-      found.push_back({name, compare_tensor<float>(a, b, base.get(), name)});
-    else if (info.type == StoredType::fp64)
-      found.push_back({name, compare_tensor<double>(a, b, base.get(), name)});
+    if (info.type != StoredType::fp32 && info.type != StoredType::fp64) continue;
+    const bool has_base = base && name.rfind(kParameters, 0) == 0;
+    found.push_back(
+        {name, compare_stored({a, b, has_base ? base.get() : nullptr}, name, nullptr, 0)});
   }
   if (found.empty()) throw DataError(a.path() + " holds no tensors; is it the model of a run?");
   return found;
@@ -151,16 +103,17 @@ nlohmann::ordered_json json_number(double x) {
   return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
-void write_json(const CompareRequest& request, const LossComparison& losses, const Squares& all,
-                const std::vector<TensorComparison>& tensors, int64_t unequal) {
+void write_json(const CompareRequest& request, const LossComparison& losses,
+                const TensorDifference& all, const std::vector<TensorComparison>& tensors,
+                int64_t unequal) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const TensorComparison& t : tensors) {
     if (t.name.rfind(kParameters, 0) != 0) continue;
     list.push_back({{"name", t.name.substr(std::strlen(kParameters))},
-                    {"difference", json_number(t.squares.relative())},
-                    {"unequal_elements", t.squares.unequal}});
+                    {"difference", json_number(t.difference.relative())},
+                    {"unequal_elements", t.difference.unequal}});
     if (!request.base.empty())
-      list.back()["update_difference"] = json_number(t.squares.relative_update());
+      list.back()["update_difference"] = json_number(t.difference.relative_update());
   }
   nlohmann::ordered_json out = {{"steps", losses.steps},
                                 {"loss", json_number(losses.loss)},
@@ -179,13 +132,13 @@ int compare_runs(const CompareRequest& request) {
   info("loss           {:.3e} largest relative difference over {} steps", losses.loss,
        losses.steps);
   info("gradient norm  {:.3e}", losses.norm);
-  Squares all;
+  TensorDifference all;
   int64_t unequal = 0;
   for (const TensorComparison& t : tensors) {
-    unequal += t.squares.unequal;
-    if (t.squares.relative() > request.tolerance)
-      info("  {:<40} {:.3e}", t.name, t.squares.relative());
-    if (t.name.rfind(kParameters, 0) == 0) all += t.squares;
+    unequal += t.difference.unequal;
+    if (t.difference.relative() > request.tolerance)
+      info("  {:<40} {:.3e}", t.name, t.difference.relative());
+    if (t.name.rfind(kParameters, 0) == 0) all += t.difference;
   }
   // All parameters as one vector: a tensor whose exact gradient is zero (the bias of keys) is moved
   // by rounding noise alone, which Adam scales up, and would stand for nothing.

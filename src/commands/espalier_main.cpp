@@ -31,6 +31,7 @@ constexpr SpmdVerb kSpmdVerbs[] = {
     {"train", "Train the model of a deck; start it with mpiexec for several ranks"},
     {"generate", "Continue a prompt with the model of a run"},
     {"bench", "Measure a training step, matrix products and the like"},
+    {"checkpoint", "List, inspect, verify, compare and prune the checkpoints of a run"},
     {"debug", "Dump gradients and compare runs"},
 };
 

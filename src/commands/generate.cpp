@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// espalier generate RUN: continues a prompt with the model of a run.
+// espalier generate RUN: continues a prompt with the model of a run, or of a checkpoint.
+#include <filesystem>
 #include <memory>
+#include <optional>
 
-#include "checkpoint/model_file.hpp"
+#include "checkpoint/checkpoint_store.hpp"
+#include "checkpoint/state_file.hpp"
 #include "commands/run_folder.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/verbs.hpp"
@@ -46,37 +49,74 @@ void check(const GenerateRequest& r) {
   if (r.tokens < 1) refuse(fmt::format("--tokens {} (must be at least 1)", r.tokens));
 }
 
+/// The parameters of a run: model.h5, or what its newest checkpoint holds while there is none.
+struct ModelSource {
+  std::string path, deck;
+  std::optional<CheckpointManifest> manifest;  // of a checkpoint
+  void read(const std::vector<TensorRow>& rows, float* flat) const;
+};
+
+ModelSource find_model(const std::string& run) {
+  namespace fs = std::filesystem;
+  const RunFolder folder{run};
+  std::error_code error;
+  CheckpointEntry entry;
+  if (fs::exists(fs::path(run) / kManifestFile, error)) {
+    fs::path path = fs::absolute(run).lexically_normal();
+    if (path.filename().empty()) path = path.parent_path();
+    entry = CheckpointStore(path.parent_path().string()).find(path.filename().string());
+  } else if (!fs::exists(folder.model(), error) && fs::exists(folder.checkpoints(), error)) {
+    entry = CheckpointStore(folder.checkpoints()).find("auto");
+  } else {
+    return {folder.model(), read_model_info(folder.model(), nullptr).deck, std::nullopt};
+  }
+  if (!entry.is_whole()) throw DataError(fmt::format("{}: {}", entry.path, entry.fault));
+  return {entry.path, entry.manifest.deck, entry.manifest};
+}
+
+void ModelSource::read(const std::vector<TensorRow>& rows, float* flat) const {
+  if (!manifest) {
+    read_model(path, nullptr, rows, flat);
+    return;
+  }
+  StateReader reader(path, manifest->files, nullptr);
+  reader.require_those_of(manifest->step, manifest->state_digest);
+  reader.require(rows, StoredType::fp32);
+  TensorSlabs whole = whole_slabs(rows, static_cast<const float*>(flat));
+  add_group(whole, kParameterGroup);
+  reader.read(targets_of(whole));
+}
+
 int generate(const GenerateRequest& request) {
   check(request);
   if (mpi_session().size() != 1)
     throw LaunchError(
         fmt::format("generate runs on one rank, but {} were started; start it without mpiexec",
                     mpi_session().size()));
-  const RunFolder folder{request.run};
   // The file says which model it holds; the grid that trained it does not matter here.
-  const ModelInfo info = read_model_info(folder.model(), nullptr);
+  const ModelSource model = find_model(request.run);
   const DeckResult deck = parse_deck(
-      info.deck, folder.model() + ":deck",
+      model.deck, model.path + ":deck",
       {"grid.data_parallel=1", "grid.tensor_parallel=1", "grid.pipeline_parallel=1",
        "grid.pipeline_schedule=1f1b", "grid.virtual_stages=1", "grid.stage_blocks=[]",
        "grid.stage_balance=cost", "grid.sequence_parallel=false", "grid.zero_stage=0",
        "grid.zero_shards=0", "numerics.reproducible=false", "numerics.virtual_tensor_parallel=1",
        "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
   if (!deck.ok())
-    throw DataError(fmt::format("the deck in {} cannot be read: {}", folder.model(),
-                                deck.faults.front().text()));
+    throw DataError(
+        fmt::format("the deck in {} cannot be read: {}", model.path, deck.faults.front().text()));
   Config config = deck.config;
   config.grid.data_parallel = 1;
   config.batch.micro_batch_size = config.batch.global_batch_size = 1;
   const Blueprint blueprint = make_blueprint(config, 1);
   ParameterStore<float> parameters(blueprint.parameters);
-  read_model(folder.model(), nullptr, tensor_rows(blueprint.parameters), parameters.master());
+  model.read(tensor_rows(blueprint.parameters), parameters.master());
   parameters.refresh_compute_copy();
 
   const ByteTokenizer tokenizer;
   if (config.model.vocab_size < tokenizer.vocab_size())
     throw DataError(fmt::format("{} has a vocabulary of {}, fewer than the byte tokenizer's {}",
-                                folder.model(), config.model.vocab_size, tokenizer.vocab_size()));
+                                model.path, config.model.vocab_size, tokenizer.vocab_size()));
   const int32_t end = tokenizer.end_of_document();
   std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
   if (prompt.empty()) prompt.push_back(end);
@@ -104,7 +144,8 @@ int generate(const GenerateRequest& request) {
 void add_generate(CLI::App& app, Action& action) {
   const auto r = std::make_shared<GenerateRequest>();
   CLI::App* verb = app.add_subcommand("generate", "Continue a prompt with the model of a run");
-  verb->add_option("RUN", r->run, "Folder of the run (run.directory)")->required();
+  verb->add_option("RUN", r->run, "Folder of the run (run.directory), or of a checkpoint")
+      ->required();
   verb->add_option("--prompt", r->prompt, "Text to continue; empty: the start of a document");
   verb->add_option("--tokens", r->tokens, "Most tokens to write (default 256)");
   verb->add_option("--temperature", r->sampling.temperature, "0: the likeliest token (default 1)");

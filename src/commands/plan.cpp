@@ -34,6 +34,12 @@ int plan_schedule(const Config& config, ActionLists lists) {
   return 0;
 }
 
+void print_checkpoint(const Blueprint& b) {
+  info("checkpoint   {} in all: weights and two moments of {} bytes for each of {} parameters",
+       format_bytes(static_cast<double>(checkpoint_bytes(b))), master_bytes(b.config),
+       format_count(static_cast<double>(b.parameters.parameter_count)));
+}
+
 // What ZeRO shares out, by parameter of the whole model and rank: the largest over stages.
 void print_state(const Blueprint& b, const MemoryBill& bill) {
   int64_t state = 0;
@@ -71,6 +77,7 @@ int plan(const PlanRequest& request) {
   const MemoryBill bill = make_memory_bill(heaviest, {});
   print_memory_bill(bill);
   print_state(heaviest, bill);
+  print_checkpoint(heaviest);
   if (request.parameters) print_parameters(heaviest);
   return 0;
 }

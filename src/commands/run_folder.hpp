@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: deck.toml, metrics.jsonl, model.h5, report.html.
+// The folder of a run: deck.toml, metrics.jsonl, model.h5, report.html, checkpoints/.
 #pragma once
 
 #include <string>
@@ -12,16 +12,21 @@ struct RunFolder {
   std::string metrics() const { return path + "/metrics.jsonl"; }
   std::string ranks() const { return path + "/ranks.txt"; }
   std::string model() const { return path + "/model.h5"; }
+  std::string checkpoints() const { return path + "/checkpoints"; }
 };
 
-enum class Existing { refuse, overwrite };
+/// What to do about a run that the folder holds already.
+enum class Existing { refuse, overwrite, resume };
 
-/// Makes the folder, or takes an existing one that holds no run. A folder that does is refused,
-/// unless `existing` says to overwrite: then the files of the old run are removed, and no others.
-/// Errors  LaunchError with what to do
-RunFolder open_run_folder(const std::string& path, Existing existing);
+/// Whether the run in it came to its end: it left a model, or says so in its metrics.
+bool is_finished_run(const RunFolder& folder);
 
-/// Writes text to a file, aside and renamed. Errors: DataError.
-void write_text_file(const std::string& path, const std::string& text);
+/// Makes the folder where there is none. Errors  LaunchError with what to do
+void make_run_folder(const RunFolder& folder);
+
+/// Takes a folder that holds no run. One that does is refused, unless `existing` says to overwrite
+/// (the files and checkpoints of the old run are removed, and nothing else) or to resume (all
+/// stay). Errors  LaunchError with what to do
+void take_run_folder(const RunFolder& folder, Existing existing);
 
 }  // namespace espalier

@@ -22,19 +22,27 @@ std::string indent(std::string text) {
 
 }  // namespace
 
+NamedSizes grid_extents(const GridShape& shape) {
+  return {{"pp", shape.pipeline}, {"dp", shape.data}, {"cp", shape.context}, {"tp", shape.tensor}};
+}
+
+std::vector<std::string> host_names(const Grid& grid) {
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < grid.world().size(); ++rank) {
+    const std::string& host = grid.host_of(rank);
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  return hosts;
+}
+
 RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops) {
   const Blueprint& b = launch.blueprint;
   RunRecord r;
   r.deck_path = b.config.deck_path;
   r.build = build_description();
   r.ranks = launch.grid.world().size();
-  const GridShape& shape = launch.grid.shape();
-  r.grid = {
-      {"pp", shape.pipeline}, {"dp", shape.data}, {"cp", shape.context}, {"tp", shape.tensor}};
-  for (int64_t rank = 0; rank < r.ranks; ++rank) {
-    const std::string& host = launch.grid.host_of(static_cast<int>(rank));
-    if (std::find(r.hosts.begin(), r.hosts.end(), host) == r.hosts.end()) r.hosts.push_back(host);
-  }
+  r.grid = grid_extents(launch.grid.shape());
+  r.hosts = host_names(launch.grid);
   r.compute_type = element_name(b.config.numerics.compute_type);
   r.gemm_library = gemm_library();
   if (b.config.monitor.peak_gflops <= 0) r.gemm_gflops = peak_flops * 1e-9;

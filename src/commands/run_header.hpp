@@ -8,7 +8,12 @@
 
 namespace espalier {
 
-/// Collective over the grid (hosts are gathered). peak_flops: of one rank, FLOP/s.
+/// Axes and extents, in grid order.
+NamedSizes grid_extents(const GridShape& shape);
+/// Each host once, in the order of ranks.
+std::vector<std::string> host_names(const Grid& grid);
+
+/// peak_flops: of one rank, FLOP/s.
 RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops);
 
 void print_run_header(const RunRecord& record, const Launch& launch, const MemoryBill& bill,

@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "commands/spmd_context.hpp"
+#include "commands/stop_request.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/output.hpp"
+#include "core/test_hooks.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/views.hpp"
 
@@ -62,6 +64,7 @@ int parse_and_run(int argc, char** argv) {
   add_train(app, action);
   add_generate(app, action);
   add_bench(app, action);
+  add_checkpoint(app, action);
   add_debug(app, action);
   try {
     app.parse(argc, argv);
@@ -70,6 +73,7 @@ int parse_and_run(int argc, char** argv) {
       return e.get_exit_code() == 0 ? 0 : static_cast<int>(ExitCode::deck);
     return app.exit(e) == 0 ? 0 : static_cast<int>(ExitCode::deck);
   }
+  if (!app.got_subcommand("train")) release_stop_signals();
   return run_action(action);
 }
 
@@ -83,10 +87,12 @@ MpiSession& mpi_session() {
 
 int main(int argc, char** argv) {
   using namespace espalier;
+  hold_stop_signals();
   try {
     MpiSession session(argc, argv);
     the_session = &session;
     set_speaking(session.rank() == 0);
+    set_test_rank(session.rank());
     Kokkos::ScopeGuard kokkos(argc, argv);
     set_gemm_threads(Exec::concurrency());
     return parse_and_run(argc, argv);

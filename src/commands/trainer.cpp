@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/trainer.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "checkpoint/model_file.hpp"
 #include "commands/run_header.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/test_hooks.hpp"
 #include "core/units.hpp"
+#include "grid/agreement.hpp"
 #include "monitor/memory.hpp"
 #include "optim/learning_rate.hpp"
 #include "tensor/gemm.hpp"
@@ -18,12 +18,6 @@
 namespace espalier {
 namespace {
 
-std::string format_list(const std::vector<double>& seconds) {
-  std::string text;
-  for (const double s : seconds) text += (text.empty() ? "" : ", ") + format_duration(s);
-  return text;
-}
-
 ProgressStyle progress_style(Progress wanted) {
   if (wanted == Progress::on) return ProgressStyle::bar;
   return wanted == Progress::off ? ProgressStyle::lines : ProgressStyle::automatic;
@@ -31,7 +25,7 @@ ProgressStyle progress_style(Progress wanted) {
 
 }  // namespace
 
-Trainer::Trainer(const Launch& launch, Existing existing)
+Trainer::Trainer(const Launch& launch, const StartRequest& request)
     : launch_(launch),
       config_(launch.blueprint.config),
       folder_{launch.blueprint.config.run.directory},
@@ -40,7 +34,7 @@ Trainer::Trainer(const Launch& launch, Existing existing)
   training_data_ = std::make_unique<BatchSource>(config_, Stream::train);
   if (config_.monitor.validation_interval > 0)
     validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
-  take_folder(existing);
+  const ResumeChoice choice = take_folder(request);
   own_ = own_micro_batches(launch_.blueprint);
   // Once even where the deck knows the peak: the bill counts the library's memory as it stands.
   const bool is_given = config_.monitor.peak_gflops > 0;
@@ -54,13 +48,20 @@ Trainer::Trainer(const Launch& launch, Existing existing)
       make_memory_bill(heaviest, {launch_.grid.world().all_reduce(runtime, ReduceOp::max),
                                   communication_buffer_bytes(heaviest), OptimizerState::allocated});
   reset_peak();
-  if (leads()) {
-    write_text_file(folder_.deck(), effective_deck(launch_.deck));
-    writer_ = std::make_unique<MetricsWriter>(folder_.metrics(), MetricsMode::truncate);
-  }
-  write_header();
+  // A refused checkpoint must leave a new folder as it was.
+  if (choice.points.empty() || continues_) write_ranks();
+  RunRecord record = make_run_record(launch_, bill_, peak_flops_);
+  print_run_header(record, launch_, bill_, *training_data_);
   session_ = make_training_session(launch_.blueprint, launch_.grid);
-  prefetcher_ = std::make_unique<Prefetcher>(*training_data_, own_, 0, config_.data.prefetch_steps);
+  checkpoints_ =
+      std::make_unique<RunCheckpoints>(launch_, folder_, *session_, *training_data_, started_);
+  if (!choice.points.empty()) resume(choice);
+  if (!choice.points.empty() && !continues_) write_ranks();
+  record.first_step = checkpoints_->step() + 1;
+  if (leads()) begin_metrics(record);
+  const int64_t first = is_broken_for_test("resume_position") ? 0 : checkpoints_->step();
+  prefetcher_ =
+      std::make_unique<Prefetcher>(*training_data_, own_, first, config_.data.prefetch_steps);
 }
 
 bool Trainer::leads() const {
@@ -69,52 +70,76 @@ bool Trainer::leads() const {
 
 // Only now, when deck and data are found sound, may an old run be removed. One rank touches the
 // folder; its refusal must reach all, so that all leave in good order.
-void Trainer::take_folder(Existing existing) {
-  std::string failure;
-  if (leads()) {
-    try {
-      open_run_folder(folder_.path, existing);
-    } catch (const Error& e) {
-      failure = e.what();
-    }
-  }
-  failure = broadcast_text(launch_.grid.world(), failure, 0);
-  if (!failure.empty()) throw LaunchError(failure);
+ResumeChoice Trainer::take_folder(const StartRequest& request) {
+  const Comm& world = launch_.grid.world();
+  run_agreed(world, [&] {
+    if (!leads()) return;
+    make_run_folder(folder_);
+    lock_ = std::make_unique<RunLock>(folder_.path);
+  });
+  ResumeChoice choice;
+  if (!request.resume.empty()) choice = find_resume_points(launch_, request.resume, folder_);
+  continues_ = !request.resume.empty() && choice.is_own;
+  if (continues_ && request.overwrite)
+    throw LaunchError(
+        "--overwrite and --resume contradict each other: one removes what the other goes on from; "
+        "give one of them");
+  // To begin again would replace what is finished, and nothing is there to go on from.
+  if (continues_ && choice.points.empty())
+    run_agreed(world, [&] {
+      if (leads() && is_finished_run(folder_))
+        throw LaunchError(
+            fmt::format("the run in {} is finished and has no checkpoint to go on from (a run "
+                        "without checkpoint.interval makes none); give --overwrite to begin again",
+                        folder_.path));
+    });
+  const Existing existing = continues_          ? Existing::resume
+                            : request.overwrite ? Existing::overwrite
+                                                : Existing::refuse;
+  run_agreed(world, [&] {
+    if (leads()) take_run_folder(folder_, existing);
+  });
+  return choice;
 }
 
-// Who is who, by what a launcher's last words name: host and process number.
-void Trainer::write_ranks() {
-  const Grid& grid = launch_.grid;
-  std::vector<int64_t> processes(static_cast<size_t>(grid.world().size()));
-  const int64_t own = getpid();
-  grid.world().all_gather(&own, 1, processes.data());
-  if (!leads()) return;
-  std::string text = "rank pid host pp dp cp tp\n";
-  for (int rank = 0; rank < grid.world().size(); ++rank) {
-    const GridShape at = grid.place_of(rank);
-    text += fmt::format("{} {} {} {} {} {} {}\n", rank, processes[static_cast<size_t>(rank)],
-                        grid.host_of(rank), at.pipeline, at.data, at.context, at.tensor);
-  }
-  write_text_file(folder_.ranks(), text);
-}
-
-void Trainer::write_header() {
-  write_ranks();
-  const RunRecord record = make_run_record(launch_, bill_, peak_flops_);
-  print_run_header(record, launch_, bill_, *training_data_);
-  if (writer_) writer_->write(record);
+void Trainer::resume(const ResumeChoice& choice) {
+  const ResumedState state = resume_session(launch_, choice, *session_);
+  training_data_->continue_from(state.progress.step, state.progress.next_sequence);
+  checkpoints_->resume(state, choice.is_own);
+  if (continues_)
+    run_agreed(launch_.grid.world(), [&] {
+      if (!leads()) return;
+      CheckpointStore store(folder_.checkpoints());
+      store.mark_verified(state.progress.step);
+      for (const std::string& name : store.set_aside_after(state.progress.step))
+        warn("a later checkpoint stays as {}/{}: its steps are done again", folder_.checkpoints(),
+             name);
+    });
+  if (!state.history.validation_loss.empty())
+    last_validation_ = state.history.validation_loss.back();
+  if (state.progress.step > 0) last_.loss = state.history.loss.back();
 }
 
 int Trainer::run() {
-  display_ = std::make_unique<ProgressDisplay>(
-      config_.run.steps, progress_style(config_.monitor.progress), 1, config_.monitor.log_interval);
-  for (int64_t step = 1; step <= config_.run.steps; ++step) {
+  if (checkpoints_->step() == config_.run.steps)
+    info("step {} is the last one already: nothing is left to train; raise run.steps to go on",
+         config_.run.steps);
+  display_ =
+      std::make_unique<ProgressDisplay>(config_.run.steps, progress_style(config_.monitor.progress),
+                                        checkpoints_->step() + 1, config_.monitor.log_interval);
+  for (int64_t step = checkpoints_->step() + 1; step <= config_.run.steps; ++step) {
     try {
-      one_step(step);
+      const StopReason reason = one_step(step);
+      if (reason != StopReason::none && step < config_.run.steps) return stop(reason);
     } catch (const NumericalError& e) {
       display_->clear();
       write_end("error: " + std::string(e.what()), step - 1);
       throw NumericalError(fmt::format("step {}: {}", step, e.what()));
+    } catch (const Error& e) {
+      // Others may know nothing of it, so no word with them.
+      display_->clear();
+      if (writer_) writer_->write(own_end("error: " + std::string(e.what()), step - 1));
+      throw;
     }
   }
   display_->finish();
@@ -122,7 +147,7 @@ int Trainer::run() {
   return 0;
 }
 
-void Trainer::one_step(int64_t step) {
+StopReason Trainer::one_step(int64_t step) {
   const double start = monotonic_seconds();
   Profile::instance().reset();
   const double waited = prefetcher_->wait_seconds();
@@ -132,6 +157,8 @@ void Trainer::one_step(int64_t step) {
       learning_rate(config_.schedule, config_.optimizer, config_.run.steps, step - 1);
   const StepOutcome outcome = session_->step(batches, rate);
   last_ = measure(step, outcome, rate, monotonic_seconds() - start, data_wait);
+  productive_seconds_ += last_.step_seconds;
+  checkpoints_->record(last_);
   if (writer_) writer_->write(last_);
 
   std::optional<ValidationMetrics> validation;
@@ -139,9 +166,28 @@ void Trainer::one_step(int64_t step) {
   if (validation_data_ && (step % interval == 0 || step == config_.run.steps)) {
     validation = validate(step);
     last_validation_ = validation->loss;
+    checkpoints_->record(*validation);
     if (writer_) writer_->write(*validation);
   }
   display_->update(last_, validation ? std::optional<double>(validation->loss) : std::nullopt);
+  if (wishes_.save != 0 && wishes_.stop == 0 && step < config_.run.steps)
+    checkpoints_->save(config_.checkpoint.mode);
+  tell_reports();
+  return static_cast<StopReason>(wishes_.stop);
+}
+
+// Saves, and asks for another job that goes on.
+int Trainer::stop(StopReason reason) {
+  display_->clear();
+  checkpoints_->save(SaveMode::synchronous);
+  tell_reports();
+  const std::string name = stop_reason_name(reason);
+  const EndRecord end = write_end(name, checkpoints_->step());
+  info(
+      "stopped      {}: step {} of {} is saved; go on with --resume (exit code {} asks for a "
+      "requeue)",
+      name, end.steps, config_.run.steps, static_cast<int>(ExitCode::requeue));
+  return static_cast<int>(ExitCode::requeue);
 }
 
 StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double learning_rate,
@@ -154,8 +200,7 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.loss_scale = outcome.loss_scale;
   m.skipped = outcome.skipped;
   m.tokens = outcome.valid_tokens;
-  consumed_tokens_ += outcome.valid_tokens;
-  m.consumed_tokens = consumed_tokens_;
+  m.consumed_tokens = checkpoints_->consumed_tokens() + outcome.valid_tokens;
   m.step_seconds = seconds;
   m.tokens_per_second = static_cast<double>(launch_.blueprint.tokens_per_step) / seconds;
   m.model_flops_per_second =
@@ -164,6 +209,7 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
       m.model_flops_per_second / (peak_flops_ * static_cast<double>(launch_.grid.world().size()));
   m.data_wait_seconds = data_wait;
   m.token_hash = outcome.token_hash;
+  m.elapsed_seconds = monotonic_seconds() - started_;
   Profile::instance().add(Part::data, data_wait);
   for (const Comm* axis : launch_.grid.comms()) {
     const CommStats stats = axis->take_stats();
@@ -187,11 +233,13 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
     launch_.grid.pp().take_stats();
   }
   const ResidentMemory resident = resident_memory();
-  int64_t memory[2] = {resident.total, resident.peak};
-  launch_.grid.world().all_reduce(memory, 2, ReduceOp::max);
+  const StepWishes own = checkpoints_->wishes(step, seconds);
+  int64_t largest[4] = {resident.total, resident.peak, own.save, own.stop};
+  launch_.grid.world().all_reduce(largest, 4, ReduceOp::max);
   launch_.grid.world().take_stats();  // measuring is no part of the next step
-  m.memory_bytes = memory[0];
-  m.peak_memory_bytes = memory[1];
+  m.memory_bytes = largest[0];
+  m.peak_memory_bytes = largest[1];
+  wishes_ = {largest[2], largest[3]};
   return m;
 }
 
@@ -216,7 +264,7 @@ void Trainer::save_model(int64_t step) {
   info.program_version = build_description();
   info.deck = effective_deck(launch_.deck);
   info.step = step;
-  info.consumed_tokens = consumed_tokens_;
+  info.consumed_tokens = checkpoints_->consumed_tokens();
   info.seed = config_.run.seed;
   const auto rows = tensor_rows(make_parameter_table(config_));
   const Comm* world = &launch_.grid.world();
@@ -226,45 +274,14 @@ void Trainer::save_model(int64_t step) {
     write_model<float>(folder_.model(), world, rows, session_->parameters(), info);
 }
 
-// Collective over the grid.
-uint64_t Trainer::parameter_hash() const {
-  const TensorSlabs own = session_->parameters();
-  const bool is_wide = session_->master_type() == ElementType::fp64;
-  return launch_.grid.world().all_reduce(is_wide ? hash_slabs<double>(own) : hash_slabs<float>(own),
-                                         ReduceOp::sum);
-}
-
-// Collective over the grid.
-EndRecord Trainer::write_end(const std::string& reason, int64_t steps) {
-  EndRecord end;
-  end.reason = reason;
-  end.steps = steps;
-  end.loss = last_.loss;
-  end.validation_loss = last_validation_;
-  end.peak_memory_bytes = launch_.grid.world().all_reduce(peak_resident_bytes(), ReduceOp::max);
-  end.predicted_memory_bytes = bill_.total();
-  end.total_seconds = monotonic_seconds() - started_;
-  if (steps == config_.run.steps) end.parameter_hash = parameter_hash();
-  if (writer_) writer_->write(end);
-  return end;
-}
-
 void Trainer::finish() {
-  if (config_.checkpoint.save_final) save_model(config_.run.steps);
-  const EndRecord end = write_end("finished", config_.run.steps);
-  const auto peak = static_cast<double>(end.peak_memory_bytes);
-  const auto predicted = static_cast<double>(end.predicted_memory_bytes);
-  info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(peak),
-       format_bytes(predicted), 100.0 * (peak / predicted - 1.0));
-  if (!last_.stage_seconds.empty()) {
-    const auto& s = last_.stage_seconds;
-    const auto slowest = std::max_element(s.begin(), s.end());
-    info("stages       {}; slowest: stage {} of {}, bubble {:.1f} % of the passes (last step)",
-         format_list(s), slowest - s.begin(), s.size(), 100.0 * last_.pipeline_bubble);
-  }
-  info("finished     {} steps in {}; loss {:.4f}{}", end.steps, format_duration(end.total_seconds),
-       end.loss, last_validation_ ? fmt::format(", validation {:.4f}", *last_validation_) : "");
-  info("run folder   {}; next: espalier report {}", folder_.path, folder_.path);
+  const int64_t steps = checkpoints_->step();
+  if (checkpoints_->is_on() && checkpoints_->last_saved() < steps)
+    checkpoints_->save(SaveMode::synchronous);
+  checkpoints_->finish();  // HDF5 is not for two threads
+  tell_reports();
+  if (config_.checkpoint.save_final) save_model(steps);
+  tell_end(write_end("finished", steps));
 }
 
 }  // namespace espalier

@@ -68,6 +68,10 @@ class Session final : public TrainingSession {
     return slabs(blocks_.sums_indexing(), blocks_.sums());
   }
   ElementType master_type() const override { return ElementTraits<Real>::kType; }
+  TensorSlabs state() const override;
+  TensorTargets state_targets() override;
+  void add_progress(TrainingProgress& progress) const override;
+  void resume(const TrainingProgress& progress) override;
   PipelineTimes pipeline_times() override;
 
  private:
@@ -85,6 +89,8 @@ class Session final : public TrainingSession {
   TensorSlabs slabs(Indexing indexing, const Real* buffer) const {
     return owned_slabs(blueprint_.parameters, own_part(), indexing, buffer);
   }
+  /// Of all three buffers of the state, the parts in these ranges.
+  TensorSlabs state_slabs(const std::vector<OwnedRange>& ranges, Holders holders) const;
 
   const Blueprint blueprint_;
   const Grid& grid_;
@@ -221,6 +227,60 @@ LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
 template <class T>
 LossSum Session<T>::evaluate(const std::vector<MicroBatch>& batches) {
   return combine(pipeline_.evaluate(as_tokens(batches, blueprint_.config.model)), batches);
+}
+
+template <class T>
+TensorSlabs Session<T>::state_slabs(const std::vector<OwnedRange>& ranges, Holders holders) const {
+  // Where nothing is sharded, the compact buffers are the flat ones.
+  const bool is_sharded = blueprint_.config.grid.zero_stage > 0;
+  const Indexing moments = is_sharded ? Indexing::compact : Indexing::flat;
+  TensorSlabs all;
+  const auto add = [&](const char* group, Indexing indexing, const Real* buffer) {
+    TensorSlabs part = owned_slabs(blueprint_.parameters, ranges, indexing, buffer, holders);
+    add_group(part, group);
+    all.insert(all.end(), part.begin(), part.end());
+  };
+  add(kParameterGroup, store_.master_indexing(), store_.master());
+  add(kFirstMomentGroup, moments, optimizer_.first_moment());
+  add(kSecondMomentGroup, moments, optimizer_.second_moment());
+  return all;
+}
+
+template <class T>
+TensorSlabs Session<T>::state() const {
+  const TensorSlabs own =
+      state_slabs(blueprint_.partition.owned_by(blueprint_.own_shard()), Holders::one);
+  return share_of_slabs(own, sizeof(Real), blueprint_.rank.data / blueprint_.zero_shards,
+                        blueprint_.zero_replicas);
+}
+
+template <class T>
+TensorTargets Session<T>::state_targets() {
+  return targets_of(state_slabs(blueprint_.owned, Holders::all));
+}
+
+template <class T>
+void Session<T>::add_progress(TrainingProgress& progress) const {
+  const LossScaleState& scale = loss_scale_.state();
+  progress.optimizer_updates = optimizer_.state().updates;
+  progress.loss_scale = scale.scale;
+  progress.loss_scale_good_steps = scale.good_steps;
+  progress.loss_scale_skipped_in_a_row = scale.skipped_in_a_row;
+  progress.loss_scale_skipped = scale.skipped;
+}
+
+template <class T>
+void Session<T>::resume(const TrainingProgress& progress) {
+  if (!is_broken_for_test("resume_updates")) optimizer_.restore({progress.optimizer_updates});
+  // A run in another element type has no loss scale to go on with.
+  const bool had_scale = progress.loss_scale != 1.0 || progress.loss_scale_skipped > 0 ||
+                         progress.loss_scale_good_steps > 0;
+  if (ElementTraits<T>::kType == ElementType::fp16 && had_scale &&
+      !is_broken_for_test("resume_loss_scale"))
+    loss_scale_.restore({progress.loss_scale, progress.loss_scale_good_steps,
+                         progress.loss_scale_skipped_in_a_row, progress.loss_scale_skipped});
+  store_.refresh_compute_copy();
+  if (!is_broken_for_test("resume_gather")) blocks_.parameters_changed();
 }
 
 template <class T>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
-#include "checkpoint/model_file.hpp"
+#include "checkpoint/state_file.hpp"
 #include "corpus/prefetcher.hpp"
 #include "engine/pipeline.hpp"
 #include "grid/grid.hpp"
@@ -58,6 +58,16 @@ class TrainingSession {
   virtual TensorSlabs parameters() const = 0;
   virtual TensorSlabs last_gradients() const = 0;
   virtual ElementType master_type() const = 0;
+
+  /// What this rank writes of a checkpoint, parameters and moments under their names in the file:
+  /// over all ranks every element once, and ranks that hold the same share the work.
+  virtual TensorSlabs state() const = 0;
+  /// Where everything goes that this rank holds of a checkpoint.
+  virtual TensorTargets state_targets() = 0;
+  /// The optimizer's and the loss scale's part of the progress.
+  virtual void add_progress(TrainingProgress& progress) const = 0;
+  /// After the targets were filled: goes on from there. Collective  over the grid
+  virtual void resume(const TrainingProgress& progress) = 0;
 
   /// Of the last step, in this rank's pipeline. Collective  over the pipeline axis
   virtual PipelineTimes pipeline_times() = 0;

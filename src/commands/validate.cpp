@@ -13,6 +13,7 @@
 #include "commands/validate_measure.hpp"
 #include "commands/validate_process.hpp"
 #include "commands/verbs.hpp"
+#include "core/durable_file.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/units.hpp"

@@ -22,6 +22,9 @@ void add_validate(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_bench_checkpoint(CLI::App& bench, Action& action);
+void add_bench_saving(CLI::App& bench, Action& action);
+void add_checkpoint(CLI::App& app, Action& action);
 void add_debug(CLI::App& app, Action& action);
 void add_compare(CLI::App& debug, Action& action);
 

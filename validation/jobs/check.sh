@@ -103,13 +103,18 @@ seen=$(MPI_LOCALRANKID=3 bash jobscripts/one-gpu.sh sh -c 'echo $CUDA_VISIBLE_DE
 # A true launch, with stand-ins for the programs: the deck is judged first, the signal of the time
 # limit reaches the run, and the job goes back into the queue if it may.
 mkdir -p "$work/bin"
+export RUN_FOLDER="$work/none"
 cat >"$work/bin/espalier" <<'EOF'
 #!/bin/sh
-echo "check $*"
+case $1 in
+  check) echo "check $*" ;;
+  deck) echo "directory = \"$RUN_FOLDER\"  # deck" ;;
+esac
 EOF
 cat >"$work/bin/espalier-spmd" <<'EOF'
 #!/bin/bash
-trap "echo run: stopping; exit 0" TERM
+trap "echo run: stopping; exit ${CODE_AT_USR1:-75}" USR1
+trap "echo run: cancelled; exit 75" TERM
 echo "run $*"
 for i in $(seq 100); do sleep 0.1; done
 EOF
@@ -128,26 +133,52 @@ SITE_CORES_PER_RANK=1
 site_environment() { PATH=$work/bin:\$PATH; }
 EOF
 
-# stopped_by_limit CODE REQUEUE: launches, signals USR1, demands CODE; the log stays in $work/log.
-stopped_by_limit() {
-  ESPALIER_SITE="$work/true.env" ESPALIER_REQUEUE="$2" ESPALIER_RANKS=2 \
+# stopped_by SIGNAL CODE REQUEUE: launches, signals, demands CODE; the log stays in $work/log.
+stopped_by() {
+  ESPALIER_SITE="$work/true.env" ESPALIER_REQUEUE="$3" ESPALIER_RANKS=2 \
     bash jobscripts/launch.sh "$deck" >"$work/log" 2>&1 &
   job=$!
   for _ in $(seq 100); do
     grep -q '^run train' "$work/log" && break
     sleep 0.1
   done
-  kill -USR1 $job
+  kill -"$1" $job
   wait $job
   code=$?
-  [ $code -eq "$1" ] || fault "the job stopped by its limit ended with $code, wanted $1"
-  for text in "check check $deck --ranks 2" "run train $deck" 'run: stopping' "$3"; do
+  [ $code -eq "$2" ] || fault "the job stopped by $1 ended with $code, wanted $2"
+  logged "check check $deck --ranks 2" "run train $deck"
+}
+logged() {
+  for text in "$@"; do
     grep -q -- "$text" "$work/log" ||
       fault "the log of a true launch lacks '$text': $(cat "$work/log")"
   done
 }
-stopped_by_limit 0 'echo requeued' '^requeued'
-stopped_by_limit 3 '' 'does not go on by itself'
+not_requeued() {
+  grep -q '^requeued' "$work/log" && fault "$1 went back into the queue: $(cat "$work/log")"
+}
+stopped_by USR1 75 'echo requeued'
+logged 'run: stopping' '^requeued'
+stopped_by USR1 75 ''
+logged 'run: stopping' 'does not go on by itself'
+export CODE_AT_USR1=5
+stopped_by USR1 5 'echo requeued'
+not_requeued "a run that failed while it stopped"
+CODE_AT_USR1=0
+stopped_by USR1 0 'echo requeued'
+not_requeued "a run that was done"
+# A launcher that returns 0 although the run was stopped: its last record tells.
+mkdir -p "$work/run"
+export RUN_FOLDER="$work/run"
+echo '{"kind":"end","reason":"SIGUSR1","steps":7}' >"$work/run/metrics.jsonl"
+stopped_by USR1 75 'echo requeued'
+logged '^requeued'
+echo '{"kind":"end","reason":"finished","steps":9}' >"$work/run/metrics.jsonl"
+stopped_by USR1 0 'echo requeued'
+not_requeued "a run whose record says that it is done"
+stopped_by TERM 75 'echo requeued'
+logged 'run: cancelled'
+not_requeued "a cancelled job"
 
 # Negative controls of this checker.
 echo 'if true; then' >"$work/broken.sh"
