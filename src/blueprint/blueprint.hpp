@@ -142,7 +142,9 @@ int64_t gathered_elements(const ParameterTable& table);
 /// Element size of master weights and moments: what a checkpoint holds.
 int64_t master_bytes(const Config& config);
 
-/// Whether checkpoints are written while training goes on, so that a copy of the state is held.
+/// Whether a run saves before its end without being asked to.
+bool saves_while_running(const CheckpointConfig& checkpoint);
+/// Whether training goes on meanwhile, so that a copy of the state is held.
 bool saves_beside_training(const CheckpointConfig& checkpoint);
 
 /// Bytes that such a save copies on one rank, the rank with most: master weights and both moments

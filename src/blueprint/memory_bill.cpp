@@ -62,9 +62,12 @@ int64_t master_bytes(const Config& config) {
   return config.numerics.compute_type == ElementType::fp64 ? 8 : 4;
 }
 
+bool saves_while_running(const CheckpointConfig& checkpoint) {
+  return checkpoint.interval > 0 || checkpoint.interval_rule == IntervalRule::young_daly;
+}
+
 bool saves_beside_training(const CheckpointConfig& checkpoint) {
-  return checkpoint.mode == SaveMode::asynchronous &&
-         (checkpoint.interval > 0 || checkpoint.interval_rule == IntervalRule::young_daly);
+  return checkpoint.mode == SaveMode::asynchronous && saves_while_running(checkpoint);
 }
 
 int64_t snapshot_bytes(const Blueprint& b) {

@@ -58,12 +58,11 @@ void CheckpointSaver::Writer::write() {
   const Ranks ranks(&comm);
   const int64_t step = request.progress.step;
   const bool leads = comm.rank() == 0;
-  std::string folder;
+  const std::string folder = store.part_of(step);
   try {
     ranks.run_agreed([&] {
       if (leads) store.begin(step);
     });
-    folder = store.root() + "/." + checkpoint_name(step) + ".part";
     request.manifest.files =
         write_state(folder, &comm, layout, request.slabs, request.progress, request.history);
     ranks.run_agreed([&] {
@@ -88,7 +87,7 @@ void CheckpointSaver::Writer::write() {
 // The new checkpoint is safe; that an old one cannot be removed is no reason to stop.
 void CheckpointSaver::Writer::remove_old() {
   try {
-    report.removed = store.prune({config.keep_last, config.keep_every}, PruneMode::remove);
+    store.prune({config.keep_last, config.keep_every}, PruneMode::remove);
   } catch (const DataError& e) {
     report.warning = fmt::format("old checkpoints stay: {}", e.what());
   }
@@ -118,7 +117,7 @@ CheckpointSaver::~CheckpointSaver() {
   if (writer_) writer_->join();
 }
 
-void CheckpointSaver::save(const SaveRequest& request) {
+void CheckpointSaver::save(SaveRequest request) {
   Writer& w = *writer_;
   const double called = monotonic_seconds();
   w.join();
@@ -126,9 +125,9 @@ void CheckpointSaver::save(const SaveRequest& request) {
   if (w.failure) std::rethrow_exception(std::exchange(w.failure, nullptr));
   test_point("save.copy");
   const bool is_asynchronous = request.mode == SaveMode::asynchronous && w.allows_threads;
-  w.request = request;
+  w.request = std::move(request);
   w.report = {};
-  w.report.step = request.progress.step;
+  w.report.step = w.request.progress.step;
   w.report.mode = is_asynchronous ? SaveMode::asynchronous : SaveMode::synchronous;
   w.started = called;
   if (!is_asynchronous) {
@@ -137,7 +136,7 @@ void CheckpointSaver::save(const SaveRequest& request) {
     w.done = w.has_report = true;
     return;
   }
-  w.request.slabs = w.snapshot.take(request.slabs, stored_type_bytes(w.layout.type));
+  w.request.slabs = w.snapshot.take(w.request.slabs, stored_type_bytes(w.layout.type));
   w.done = false;
   w.has_report = true;
   w.report.stall_seconds = monotonic_seconds() - called;

@@ -31,8 +31,7 @@ struct SaveReport {
   double seconds = 0.0;        // from the call to the published checkpoint
   SaveMode mode = SaveMode::synchronous;
   std::string path;
-  std::vector<std::string> removed;  // names that retention removed; known to rank 0 alone
-  std::string warning;               // what went wrong after the checkpoint was whole; rank 0
+  std::string warning;  // what went wrong after the checkpoint was whole; rank 0
 };
 
 /// Collective  every method over `world`
@@ -51,7 +50,7 @@ class CheckpointSaver {
   /// state is copied. Waits first for a save that is under way; finish() must have been called for
   /// it when its report is wanted.
   /// Errors  DataError of this save, or of the one before; what was on disk stays
-  void save(const SaveRequest& request);
+  void save(SaveRequest request);
 
   bool is_running() const;
   /// Whether this rank's writer is done, well or not: finish() would not wait. Not collective.

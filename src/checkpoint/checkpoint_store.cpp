@@ -167,6 +167,10 @@ void CheckpointStore::move_latest(const std::string& name) {
   write_text_file(path_of(kLatestFile), name + "\n");
 }
 
+std::string CheckpointStore::part_of(int64_t step) const {
+  return path_of(hidden_name(step, kPart));
+}
+
 std::string CheckpointStore::begin(int64_t step) {
   ESPALIER_REQUIRE(step >= 0, "a checkpoint of step {}", step);
   test_point("save.begin");
@@ -176,7 +180,7 @@ std::string CheckpointStore::begin(int64_t step) {
   if (is_new)
     flush_folder(fs::path(root_).parent_path().empty() ? "."
                                                        : fs::path(root_).parent_path().string());
-  const std::string part = path_of(hidden_name(step, kPart));
+  const std::string part = part_of(step);
   remove_tree(part);
   if (::mkdir(part.c_str(), 0777) != 0) fail_file(part, "make the folder", errno);
   return part;
@@ -186,7 +190,7 @@ void CheckpointStore::publish(int64_t step, const CheckpointManifest& manifest) 
   ESPALIER_REQUIRE(manifest.step == step, "the manifest of step {} for step {}", manifest.step,
                    step);
   const std::string name = checkpoint_name(step), path = path_of(name);
-  const std::string part = path_of(hidden_name(step, kPart));
+  const std::string part = part_of(step);
   const std::string old = hidden_name(step, kOld);
   const std::string fault = files_fault(part, manifest);
   if (!fault.empty())
@@ -207,7 +211,7 @@ void CheckpointStore::publish(int64_t step, const CheckpointManifest& manifest) 
 
 void CheckpointStore::abandon(int64_t step) noexcept {
   std::error_code ignored;
-  fs::remove_all(path_of(hidden_name(step, kPart)), ignored);
+  fs::remove_all(part_of(step), ignored);
 }
 
 // An .old is there because its process died before the successor was in place, or just after. The

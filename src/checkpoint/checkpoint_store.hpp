@@ -62,8 +62,11 @@ class CheckpointStore {
   /// The name that the file `latest` holds; empty where there is none.
   std::string latest() const;
 
-  /// Makes the root and an empty folder for a new checkpoint of this step, removing the remains of
-  /// an earlier attempt. Returns its path, ROOT/.step-N.part, which state files are written to.
+  /// ROOT/.step-N.part, which the state files of a new checkpoint are written to.
+  std::string part_of(int64_t step) const;
+
+  /// Makes the root and an empty part_of(step), removing the remains of an earlier attempt. Returns
+  /// its path.
   std::string begin(int64_t step);
 
   /// After the state files are written and flushed on all ranks: writes the manifest into the

@@ -2,7 +2,9 @@
 #include "checkpoint/piece_cut.hpp"
 
 #include <algorithm>
+#include <vector>
 
+#include "checkpoint/ranks.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -39,6 +41,22 @@ PieceCut::Piece PieceCut::piece(int64_t number) const {
   p.extent[cut_] = std::min(length_, shape_[cut_] - p.offset[cut_]);
   for (const int64_t extent : p.extent) p.elements *= extent;
   return p;
+}
+
+void count_share(TensorFileReader& file, const std::string& name, int64_t number,
+                 const Comm* ranks) {
+  constexpr int64_t kPieceBytes = int64_t{8} << 20;
+  const Ranks all(ranks);
+  const DatasetInfo& info = file.info(name);
+  const int64_t element_bytes = stored_type_bytes(info.type);
+  const PieceCut cut(info.shape, element_bytes, kPieceBytes);
+  std::vector<char> data;
+  for (int64_t i = 0; i < cut.count(); ++i) {
+    if ((i + number) % all.size() != all.rank()) continue;
+    const PieceCut::Piece piece = cut.piece(i);
+    data.resize(static_cast<size_t>(piece.elements * element_bytes));
+    file.read_slab(name, info.type, piece.offset, piece.extent, data.data(), Count::once);
+  }
 }
 
 }  // namespace espalier

@@ -3,7 +3,9 @@
 // and the ranks share the pieces.
 #pragma once
 
-#include "checkpoint/stored_type.hpp"
+#include <string>
+
+#include "checkpoint/tensor_file.hpp"
 
 namespace espalier {
 
@@ -28,5 +30,10 @@ class PieceCut {
   int64_t length_ = 1;  // most indices of the cut dimension in a piece
   int64_t parts_ = 1;   // pieces along it
 };
+
+/// Reads every piece of a dataset of numbers once, the ranks in turn, for its checksum: `number`,
+/// the dataset's place in a list, says whose turn is first. Not collective.
+void count_share(TensorFileReader& file, const std::string& name, int64_t number,
+                 const Comm* ranks);
 
 }  // namespace espalier

@@ -96,7 +96,6 @@ class StateReader {
   void require_those_of(int64_t step, const std::string& digest) const;
 
  private:
-  const TensorFileReader& file_of(const std::string& dataset) const;
   void read_progress();
   void read_history();
   void check_datasets();

@@ -33,10 +33,6 @@ namespace {
   throw DataError(path + ": " + what);
 }
 
-bool starts_with(const std::string& text, const std::string& start) {
-  return text.compare(0, start.size(), start) == 0;
-}
-
 constexpr int64_t kLargestCount = int64_t{1} << 60;  // of tokens, sequences, steps
 constexpr int64_t kMostSteps = 1000000000;
 
@@ -138,8 +134,7 @@ void StateReader::check_datasets() {
           std::begin(kTensorGroups), std::end(kTensorGroups),
           [&, n = &name](const char* group) { return starts_with(*n, std::string(group) + "/"); });
       if (!is_tensor) {
-        if (!starts_with(name, std::string(kHistoryGroup) + "/"))
-          refuse(file->path(), name + " is no part of a checkpoint");
+        if (!is_history(name)) refuse(file->path(), name + " is no part of a checkpoint");
         continue;
       }
       if (info.type != StoredType::fp32 && info.type != StoredType::fp64)
@@ -201,7 +196,7 @@ void StateReader::read_history() {
   });
   for (const auto& f : files_)
     for (const auto& [name, info] : f->datasets())
-      if (starts_with(name, std::string(kHistoryGroup) + "/") && known.count(name) == 0)
+      if (is_history(name) && known.count(name) == 0)
         refuse(f->path(), name + " is no part of a checkpoint");
   int64_t before = 0;
   for (const int64_t step : history_.validation_step) {
@@ -210,12 +205,6 @@ void StateReader::read_history() {
                                       step, before, progress_.step));
     before = step;
   }
-}
-
-const TensorFileReader& StateReader::file_of(const std::string& dataset) const {
-  for (const auto& file : files_)
-    if (file->contains(dataset)) return *file;
-  refuse(folder_, dataset + " is missing");
 }
 
 void StateReader::require(const std::vector<TensorRow>& tensors, StoredType type) const {
@@ -240,7 +229,7 @@ void StateReader::require(const std::vector<TensorRow>& tensors, StoredType type
     }
   for (const auto& file : files_)
     for (const auto& [name, info] : file->datasets())
-      if (!starts_with(name, std::string(kHistoryGroup) + "/") && expected.count(name) == 0)
+      if (!is_history(name) && expected.count(name) == 0)
         faults.push_back(fmt::format("{}: extra, found {} {}", name, stored_type_name(info.type),
                                      shape_text(info.shape)));
   if (!faults.empty())

@@ -14,6 +14,14 @@ constexpr int64_t kStateVersion = 1;
 constexpr const char* kHistoryGroup = "history";
 constexpr const char* kTensorGroups[] = {kParameterGroup, kFirstMomentGroup, kSecondMomentGroup};
 
+inline bool starts_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+/// Whether a dataset is a column of the history.
+inline bool is_history(const std::string& dataset) {
+  return starts_with(dataset, std::string(kHistoryGroup) + "/");
+}
+
 /// An attribute of the file, an integer or a real.
 struct ProgressField {
   const char* name;

@@ -3,25 +3,16 @@
 // files to each other and to their manifest.
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 
+#include "checkpoint/piece_cut.hpp"
 #include "checkpoint/ranks.hpp"
 #include "checkpoint/state_schema.hpp"
 #include "core/error.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {
-
-namespace {
-
-bool is_history(const std::string& name) {
-  const std::string group = std::string(kHistoryGroup) + "/";
-  return name.compare(0, group.size(), group) == 0;
-}
-
-}  // namespace
 
 // Of texts, so that a few lines in any language can do the same: docs/checkpoint-format.md.
 std::string StateReader::digest() const {
@@ -58,27 +49,13 @@ void StateReader::require_those_of(int64_t step, const std::string& expected) co
 }
 
 std::vector<std::string> StateReader::damaged_tensors() {
-  constexpr int64_t kPieceBytes = int64_t{8} << 20;
-  const Ranks agreed(ranks_);
-  const int64_t size = agreed.size(), rank = agreed.rank();
   std::vector<std::string> faults;
-  std::vector<char> piece;
   for (const auto& file : files_) {
     // A rank that cannot read its share must not leave the others alone in the sums.
-    agreed.run_agreed([&] {
-      for (const auto& [name, info] : file->datasets()) {
-        if (info.bytes == 0 || is_history(name)) continue;  // the history was verified when read
-        const int64_t rows = info.shape.front(), row_bytes = info.bytes / rows;
-        const int64_t last = rows * (rank + 1) / size,
-                      most = std::max<int64_t>(1, kPieceBytes / row_bytes);
-        for (int64_t row = rows * rank / size; row < last; row += most) {
-          Shape offset(info.shape.size(), 0), extent = info.shape;
-          offset.front() = row;
-          extent.front() = std::min(most, last - row);
-          piece.resize(static_cast<size_t>(extent.front() * row_bytes));
-          file->read_slab(name, info.type, offset, extent, piece.data(), Count::once);
-        }
-      }
+    Ranks(ranks_).run_agreed([&] {
+      int64_t number = 0;
+      for (const auto& [name, info] : file->datasets())
+        if (!is_history(name)) count_share(*file, name, number++, ranks_);
     });
     for (const DatasetDamage& d : file->damaged_datasets())
       faults.push_back(fmt::format("{}: {}", file->path(), d.text()));

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_store.hpp"
 #include "commands/checkpoint_place.hpp"
 #include "commands/checkpoint_verbs.hpp"
+#include "commands/run_folder.hpp"
 #include "commands/run_lock.hpp"
 #include "commands/spmd_context.hpp"
 #include "core/error.hpp"
@@ -27,12 +28,12 @@ struct PruneRequest {
 
 // The checkpoints of RUN, whose folder must be there.
 CheckpointStore open_store(const std::string& run) {
-  if (!std::filesystem::is_directory(checkpoints_of(run)))
+  if (!std::filesystem::is_directory(RunFolder{run}.checkpoints()))
     throw DataError(
         fmt::format("{}: holds no checkpoints (there is no folder {}); name the folder "
                     "of a run that saved some",
-                    run, checkpoints_of(run)));
-  return CheckpointStore(checkpoints_of(run));
+                    run, RunFolder{run}.checkpoints()));
+  return CheckpointStore(RunFolder{run}.checkpoints());
 }
 
 // "8 (pp 2, tp 4)": axes of extent 1 say nothing.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "commands/run_folder.hpp"
 #include "commands/spmd_context.hpp"
 #include "core/error.hpp"
 
@@ -40,10 +41,6 @@ std::vector<CheckpointPlace> places_in(const std::string& root, Choose choose) {
 
 }  // namespace
 
-std::string checkpoints_of(const std::string& run) {
-  return run + "/checkpoints";
-}
-
 std::vector<CheckpointPlace> find_places(const std::string& path, Choose choose) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
@@ -56,8 +53,8 @@ std::vector<CheckpointPlace> find_places(const std::string& path, Choose choose)
     throw DataError(fmt::format(
         "{}: {}; name a run, a checkpoint or its state file", path,
         fs::exists(path, ignored) ? "neither a file nor a folder" : "no such file or folder"));
-  if (fs::is_directory(checkpoints_of(path), ignored))
-    return places_in(checkpoints_of(path), choose);
+  if (fs::is_directory(RunFolder{path}.checkpoints(), ignored))
+    return places_in(RunFolder{path}.checkpoints(), choose);
   // The folder of one checkpoint. Without a trailing slash its last part is its name.
   fs::path folder = fs::path(path).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();

@@ -10,9 +10,6 @@
 
 namespace espalier {
 
-/// RUN/checkpoints of the folder of a run.
-std::string checkpoints_of(const std::string& run);
-
 /// One checkpoint, or one file that stands for it.
 struct CheckpointPlace {
   std::string path;                // as it is called in what is printed

@@ -22,8 +22,6 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{8} << 20;
-
 struct VerifyRequest {
   std::vector<std::string> paths;
   Choose choose = Choose::newest;
@@ -36,19 +34,6 @@ std::string first_text(const Comm& world, const std::string& text) {
   const int first =
       world.all_reduce(int32_t{text.empty() ? world.size() : world.rank()}, ReduceOp::min);
   return first == world.size() ? "" : broadcast_text(world, text, first);
-}
-
-void count_pieces(TensorFileReader& file, const std::string& name, int64_t number) {
-  const DatasetInfo info = file.info(name);
-  const Comm& world = mpi_session().world();
-  const PieceCut cut(info.shape, stored_type_bytes(info.type), kPieceBytes);
-  std::vector<char> data;
-  for (int64_t i = 0; i < cut.count(); ++i) {
-    if ((i + number) % world.size() != world.rank()) continue;
-    const PieceCut::Piece piece = cut.piece(i);
-    data.resize(static_cast<size_t>(piece.elements * stored_type_bytes(info.type)));
-    file.read_slab(name, info.type, piece.offset, piece.extent, data.data(), Count::once);
-  }
 }
 
 // A rank that cannot read its share (a bad disk) must not leave the others alone in a sum, so they
@@ -76,7 +61,7 @@ void verify_datasets(TensorFileReader& file, Faults& faults) {
       continue;
     }
     try {
-      if (error.empty()) count_pieces(file, name, number++);
+      if (error.empty()) count_share(file, name, number++, &world);
     } catch (const DataError& e) {
       error = fmt::format("{}: {}", rank_name(), e.what());
     }

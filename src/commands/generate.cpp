@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/checkpoint_store.hpp"
 #include "checkpoint/state_file.hpp"
+#include "commands/checkpoint_place.hpp"
 #include "commands/run_folder.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/verbs.hpp"
@@ -60,16 +60,11 @@ ModelSource find_model(const std::string& run) {
   namespace fs = std::filesystem;
   const RunFolder folder{run};
   std::error_code error;
-  CheckpointEntry entry;
-  if (fs::exists(fs::path(run) / kManifestFile, error)) {
-    fs::path path = fs::absolute(run).lexically_normal();
-    if (path.filename().empty()) path = path.parent_path();
-    entry = CheckpointStore(path.parent_path().string()).find(path.filename().string());
-  } else if (!fs::exists(folder.model(), error) && fs::exists(folder.checkpoints(), error)) {
-    entry = CheckpointStore(folder.checkpoints()).find("auto");
-  } else {
+  const bool is_checkpoint = fs::exists(fs::path(run) / kManifestFile, error);
+  if (!is_checkpoint &&
+      (fs::exists(folder.model(), error) || !fs::exists(folder.checkpoints(), error)))
     return {folder.model(), read_model_info(folder.model(), nullptr).deck, std::nullopt};
-  }
+  const CheckpointEntry entry = find_places(run, Choose::newest_whole).front().entry;
   if (!entry.is_whole()) throw DataError(fmt::format("{}: {}", entry.path, entry.fault));
   return {entry.path, entry.manifest.deck, entry.manifest};
 }

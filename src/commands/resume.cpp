@@ -55,10 +55,10 @@ ResumeChoice look_for_points(const std::string& what, const RunFolder& folder, O
         fmt::format("{}: there is no such folder; name a checkpoint "
                     "(RUN/checkpoints/step-...), a run, or auto",
                     what));
+  const fs::path path = fs::canonical(what, error);  // through links, no slash at its end
   // RUN/checkpoints means RUN.
-  const bool is_store =
-      fs::path(RunFolder{"x"}.checkpoints()).filename() == fs::canonical(what, error).filename();
-  const RunFolder other{is_store ? fs::canonical(what, error).parent_path().string() : what};
+  const bool is_store = path.filename() == fs::path(RunFolder{"x"}.checkpoints()).filename();
+  const RunFolder other{is_store ? path.parent_path().string() : what};
   if (fs::is_directory(other.checkpoints(), error)) {
     choice.points = whole_ones(CheckpointStore(other.checkpoints()), on_damage);
     choice.is_own = fs::equivalent(other.path, folder.path, error);
@@ -67,7 +67,6 @@ ResumeChoice look_for_points(const std::string& what, const RunFolder& folder, O
                                   other.checkpoints(), what));
     return choice;
   }
-  const fs::path path = fs::canonical(what, error);  // through links, no slash at its end
   const CheckpointEntry entry =
       CheckpointStore(path.parent_path().string()).find(path.filename().string());
   if (!entry.is_whole()) throw DataError(fmt::format("{}: {}; {}", what, entry.fault, kPassOver));

@@ -8,23 +8,14 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "core/units.hpp"
 
 namespace espalier {
 namespace {
 
 constexpr double kAssumedBytesPerSecond = 1e9;  // until the first save is measured
 
-bool saves_while_running(const CheckpointConfig& config) {
-  return config.interval > 0 || config.interval_rule == IntervalRule::young_daly;
-}
-
-// Parameters and both moments of the whole model.
-double estimate_seconds(const Launch& launch, const TrainingSession& session) {
-  const double parameters = static_cast<double>(launch.blueprint.parameters.parameter_count);
-  return 3.0 * parameters *
-         static_cast<double>(stored_type_bytes(stored_type(session.master_type()))) /
-         kAssumedBytesPerSecond;
+double estimate_seconds(const Blueprint& blueprint) {
+  return static_cast<double>(checkpoint_bytes(blueprint)) / kAssumedBytesPerSecond;
 }
 
 }  // namespace
@@ -40,11 +31,10 @@ RunCheckpoints::RunCheckpoints(const Launch& launch, const RunFolder& folder,
       saver_(folder.checkpoints(), launch.grid.world(), launch.blueprint.config.checkpoint,
              tensor_rows(make_parameter_table(launch.blueprint.config)),
              stored_type(session.master_type()), mpi_session().allows_threads()),
-      policy_(launch.blueprint.config, estimate_seconds(launch, session), monotonic_seconds()),
+      policy_(launch.blueprint.config, estimate_seconds(launch.blueprint), monotonic_seconds()),
       signals_(launch.blueprint.config.checkpoint.on_signal),
       limit_(launch.blueprint.config.run, started) {
-  const CheckpointConfig& config = launch.blueprint.config.checkpoint;
-  if (is_on_ && config.mode == SaveMode::asynchronous && !mpi_session().allows_threads())
+  if (saves_beside_training(launch.blueprint.config.checkpoint) && !mpi_session().allows_threads())
     throw LaunchError(
         "checkpoint.mode = asynchronous needs an MPI library with MPI_THREAD_MULTIPLE, and this "
         "one gives less; set checkpoint.mode = \"synchronous\"");
@@ -118,7 +108,7 @@ void RunCheckpoints::save(SaveMode mode) {
   m.build = build_description();
   policy_.begun(p.step, monotonic_seconds());
   last_saved_ = p.step;
-  saver_.save(request);
+  saver_.save(std::move(request));
   if (mode == SaveMode::synchronous) finish();
 }
 

@@ -96,9 +96,11 @@ EndRecord Trainer::own_end(const std::string& reason, int64_t steps) const {
   end.peak_memory_bytes = peak_resident_bytes();
   end.predicted_memory_bytes = bill_.total();
   end.total_seconds = monotonic_seconds() - started_;
-  end.attempts = earlier_.attempts + 1;
-  end.effective_time_ratio = (earlier_.productive_seconds + productive_seconds_) /
-                             (earlier_.total_seconds + end.total_seconds);
+  RunTime all = earlier_;
+  all.productive_seconds += productive_seconds_;
+  all.total_seconds += end.total_seconds;
+  end.attempts = all.attempts + 1;
+  end.effective_time_ratio = all.effective_ratio();
   const CheckpointTotals& saves = checkpoints_->totals();
   end.checkpoints = saves.count;
   end.checkpoint_stall_seconds = saves.stall_seconds;

@@ -45,46 +45,49 @@ Json communication(const std::map<std::string, CommunicationMetrics>& axes) {
   return out;
 }
 
+/// What a step gave, without its times and sizes.
+Json results(const StepMetrics& m) {
+  return {{"kind", "step"},
+          {"step", m.step},
+          {"loss", number(m.loss)},
+          {"gradient_norm", number(m.gradient_norm)},
+          {"learning_rate", number(m.learning_rate)},
+          {"loss_scale", number(m.loss_scale)},
+          {"skipped", m.skipped},
+          {"tokens", m.tokens},
+          {"consumed_tokens", m.consumed_tokens}};
+}
+
+std::string hash_text(const StepMetrics& m) {
+  return fmt::format("{:016x}", m.token_hash);
+}
+
 }  // namespace
 
 std::string metrics_line(const StepMetrics& m) {
   Json parts = Json::object();
   for (const auto& [part, seconds] : m.seconds_by_part) parts[part] = number(seconds);
-  return text({{"kind", "step"},
-               {"step", m.step},
-               {"loss", number(m.loss)},
-               {"gradient_norm", number(m.gradient_norm)},
-               {"learning_rate", number(m.learning_rate)},
-               {"loss_scale", number(m.loss_scale)},
-               {"skipped", m.skipped},
-               {"tokens", m.tokens},
-               {"consumed_tokens", m.consumed_tokens},
-               {"step_seconds", number(m.step_seconds)},
-               {"elapsed_seconds", number(m.elapsed_seconds)},
-               {"tokens_per_second", number(m.tokens_per_second)},
-               {"model_flops_per_second", number(m.model_flops_per_second)},
-               {"mfu", number(m.mfu)},
-               {"data_wait_seconds", number(m.data_wait_seconds)},
-               {"token_hash", fmt::format("{:016x}", m.token_hash)},
-               {"communication", communication(m.communication)},
-               {"seconds_by_part", parts},
-               {"stage_seconds", m.stage_seconds},
-               {"pipeline_bubble", number(m.pipeline_bubble)},
-               {"memory_bytes", m.memory_bytes},
-               {"peak_memory_bytes", m.peak_memory_bytes}});
+  Json out = results(m);
+  out["step_seconds"] = number(m.step_seconds);
+  out["elapsed_seconds"] = number(m.elapsed_seconds);
+  out["tokens_per_second"] = number(m.tokens_per_second);
+  out["model_flops_per_second"] = number(m.model_flops_per_second);
+  out["mfu"] = number(m.mfu);
+  out["data_wait_seconds"] = number(m.data_wait_seconds);
+  out["token_hash"] = hash_text(m);
+  out["communication"] = communication(m.communication);
+  out["seconds_by_part"] = parts;
+  out["stage_seconds"] = m.stage_seconds;
+  out["pipeline_bubble"] = number(m.pipeline_bubble);
+  out["memory_bytes"] = m.memory_bytes;
+  out["peak_memory_bytes"] = m.peak_memory_bytes;
+  return text(out);
 }
 
 std::string result_line(const StepMetrics& m) {
-  return text({{"kind", "step"},
-               {"step", m.step},
-               {"loss", number(m.loss)},
-               {"gradient_norm", number(m.gradient_norm)},
-               {"learning_rate", number(m.learning_rate)},
-               {"loss_scale", number(m.loss_scale)},
-               {"skipped", m.skipped},
-               {"tokens", m.tokens},
-               {"consumed_tokens", m.consumed_tokens},
-               {"token_hash", fmt::format("{:016x}", m.token_hash)}});
+  Json out = results(m);
+  out["token_hash"] = hash_text(m);
+  return text(out);
 }
 
 std::string metrics_line(const ValidationMetrics& m) {
