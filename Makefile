@@ -40,7 +40,10 @@ build: setup
 	@scripts/configure.sh release $(CONFIGURE_FLAGS)
 	cmake --build --preset release -j $(jobs)
 
-test: build
+test:
+	@scripts/setup.sh build test
+	@scripts/configure.sh release $(CONFIGURE_FLAGS)
+	cmake --build --preset release -j $(jobs)
 	$(ctest) --preset all
 
 demo:

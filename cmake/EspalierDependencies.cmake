@@ -40,11 +40,33 @@ else()
   target_link_libraries(Espalier::hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 endif()
 
-find_path(ESPALIER_XXHASH_INCLUDE xxhash.h REQUIRED)
-find_library(ESPALIER_XXHASH_LIBRARY xxhash REQUIRED)
-add_library(Espalier::xxhash INTERFACE IMPORTED)
-target_include_directories(Espalier::xxhash SYSTEM INTERFACE ${ESPALIER_XXHASH_INCLUDE})
-target_link_libraries(Espalier::xxhash INTERFACE ${ESPALIER_XXHASH_LIBRARY})
+# A library without a CMake package of its own: Espalier::NAME from a header and library names.
+function(espalier_library name header debian)
+  string(TOUPPER ${name} NAME)
+  find_path(ESPALIER_${NAME}_INCLUDE ${header})
+  if(NOT ESPALIER_${NAME}_INCLUDE)
+    message(FATAL_ERROR "${name}: ${header} was not found. Install ${debian} (Debian), or set "
+                        "ESPALIER_${NAME}_INCLUDE to its folder.")
+  endif()
+  add_library(Espalier::${name} INTERFACE IMPORTED)
+  target_include_directories(Espalier::${name} SYSTEM INTERFACE ${ESPALIER_${NAME}_INCLUDE})
+  foreach(library ${ARGN})
+    find_library(ESPALIER_${NAME}_LIBRARY_${library} ${library})
+    if(NOT ESPALIER_${NAME}_LIBRARY_${library})
+      message(FATAL_ERROR "${name}: lib${library} was not found. Install ${debian} (Debian), or set "
+                          "ESPALIER_${NAME}_LIBRARY_${library} to its path.")
+    endif()
+    target_link_libraries(Espalier::${name} INTERFACE ${ESPALIER_${NAME}_LIBRARY_${library}})
+  endforeach()
+endfunction()
+espalier_library(xxhash xxhash.h libxxhash-dev xxhash)
+espalier_library(zstd zstd.h libzstd-dev zstd)
+espalier_library(icu unicode/normalizer2.h libicu-dev icuuc)
+espalier_library(pcre2 pcre2.h libpcre2-dev pcre2-8)
+espalier_library(simdjson simdjson.h libsimdjson-dev simdjson)
+espalier_library(sentencepiece sentencepiece_processor.h libsentencepiece-dev sentencepiece
+                 sentencepiece_train)
+find_package(LibXml2 REQUIRED)
 
 # Matrix products on the host: fp32 by oneDNN's sgemm where it is found (it picks its kernel for the
 # processor), else by the BLAS; fp64, which only tests use, by the BLAS.

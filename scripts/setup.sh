@@ -1,15 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing on Debian and its relatives; elsewhere says what is needed and goes on.
-# Usage: scripts/setup.sh [build] [demo] [fuzz] [format]   (groups; default: build)
+# Usage: scripts/setup.sh [build] [test] [demo] [fuzz] [format]   (groups; default: build)
 set -eu
 
 build="build-essential cmake ninja-build
   mpich libmpich-dev libhdf5-mpich-dev libtrilinos-kokkos-dev libdnnl-dev libblis-dev
   libtomlplusplus-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev
+  libzstd-dev libicu-dev libpcre2-dev libsimdjson-dev libsentencepiece-dev libxml2-dev
   libgtest-dev"
 demo="debian-reference-en debian-reference-de debian-reference-fr debian-reference-es
   debian-reference-it debian-reference-pt debian-reference-ja debian-reference-zh-cn"
+test="$demo debian-reference-id debian-reference-pt-br debian-reference-zh-tw
+  manpages-ru manpages-el manpages-uk zstd"
 fuzz="clang libclang-rt-14-dev"
 format="clang-format-14"
 
@@ -17,11 +20,12 @@ wanted=
 for group in "${@:-build}"; do
   case $group in
     build) wanted="$wanted $build" ;;
+    test) wanted="$wanted $test" ;;
     demo) wanted="$wanted $demo" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     format) wanted="$wanted $format" ;;
     *)
-      echo "scripts/setup.sh: '$group' is no group of packages; choose from build demo fuzz format" >&2
+      echo "scripts/setup.sh: '$group' is no group of packages; choose from build test demo fuzz format" >&2
       exit 2
       ;;
   esac

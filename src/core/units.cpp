@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/units.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
+#include <ctime>
 
 namespace espalier {
 namespace {
@@ -22,6 +24,10 @@ std::string scaled(double value, double base, const std::array<const char*, N>& 
 }
 
 }  // namespace
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
 
 std::string format_bytes(double bytes) {
   return scaled(bytes, 1024.0,

@@ -3,6 +3,7 @@
 // Types, units, ranges and help of each key stand in one table, deck/key_table.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ enum class Residual { sequential, parallel };
 enum class DecayKind { constant, linear, cosine, wsd };
 enum class WsdTail { linear, one_minus_sqrt };
 enum class DataSource { files, random };
+enum class Packing { chunk, best_fit };
+enum class LongDocuments { split, drop };
+enum class BalanceWork { none, attention };
 enum class VerifyData { full, header };
 enum class Progress { automatic, on, off };
 enum class Recompute { none, selective, full };
@@ -136,13 +140,25 @@ struct ScheduleConfig {
   WsdTail wsd_tail = WsdTail::one_minus_sqrt;
 };
 
+/// [begin, end)
+using IntegerRange = std::array<int64_t, 2>;
+
 struct DataConfig {
   DataSource source = DataSource::files;
-  std::vector<std::string> train;  // token files; paths relative to the working folder
+  std::vector<std::string> train;  // token stores and files; paths relative to the working folder
   std::vector<std::string> validation;
-  bool document_mask = true;    // documents in one sequence do not see each other
-  bool reset_positions = true;  // positions restart at each document
+  bool document_mask = true;     // documents in one sequence do not see each other
+  bool reset_positions = true;   // positions restart at each document
+  int64_t end_of_document = -1;  // its id in files that do not say it (.bin); -1: none
+  Packing packing = Packing::chunk;
+  LongDocuments long_documents = LongDocuments::split;  // best_fit: those that fill no sequence
+  BalanceWork balance = BalanceWork::none;  // which sequences of a step share a micro-batch
+  double temperature = 1.0;                 // sources in proportion to tokens^(1/temperature)
+  std::vector<std::string> weights;         // "NAME = WEIGHT"; empty: by temperature
+  std::vector<std::string> curriculum;      // "STEP: NAME = WEIGHT, NAME = WEIGHT"
+  std::vector<IntegerRange> skip;           // positions of the stream that are left out
   int64_t prefetch_steps = 2;
+  int64_t workers = 1;  // threads that prefetch
   VerifyData verify = VerifyData::full;
 };
 

@@ -31,21 +31,9 @@ std::string origin_text(const Draft& draft, const Key& key) {
   return "?";
 }
 
-// What has a place in the file, in its order; then the rest as found.
-void sort_by_place(std::vector<Fault>& faults) {
-  std::stable_sort(faults.begin(), faults.end(), [](const Fault& a, const Fault& b) {
-    return std::make_tuple(a.line == 0, a.line, a.column) <
-           std::make_tuple(b.line == 0, b.line, b.column);
-  });
-}
+}  // namespace
 
-/// The text, or what is wrong with the file.
-struct FileText {
-  std::string text;
-  std::string error;
-};
-
-FileText read_file(const std::string& path) {
+FileText read_deck_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (!file) return {"", std::strerror(errno)};
@@ -60,7 +48,20 @@ FileText read_file(const std::string& path) {
   return result;
 }
 
-}  // namespace
+Fault unreadable_deck(const std::string& path, const std::string& error) {
+  Fault fault;
+  fault.file = printable(path);
+  fault.rule = fmt::format("cannot read the deck ({})", error);
+  fault.suggestion = "give the path of a TOML file";
+  return fault;
+}
+
+void sort_by_place(std::vector<Fault>& faults) {
+  std::stable_sort(faults.begin(), faults.end(), [](const Fault& a, const Fault& b) {
+    return std::make_tuple(a.line == 0, a.line, a.column) <
+           std::make_tuple(b.line == 0, b.line, b.column);
+  });
+}
 
 std::string Fault::text() const {
   std::string out = file;
@@ -85,6 +86,7 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
   check_pipeline(draft);
   check_training(draft);
   check_checkpoint(draft);
+  check_data(draft);
   warn_without_effect(draft);
   DeckResult result;
   for (const Key& key : key_table()) result.origins[key.full_name()] = origin_text(draft, key);
@@ -97,16 +99,12 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
 }
 
 DeckResult read_deck(const DeckRequest& request) {
-  const FileText file = read_file(request.path);
+  const FileText file = read_deck_file(request.path);
   if (file.error.empty())
     return parse_deck(file.text, request.path, request.overrides, request.ranks);
   DeckResult result;
   result.config.deck_path = request.path;
-  Fault fault;
-  fault.file = printable(request.path);
-  fault.rule = fmt::format("cannot read the deck ({})", file.error);
-  fault.suggestion = "give the path of a TOML file";
-  result.faults.push_back(std::move(fault));
+  result.faults.push_back(unreadable_deck(request.path, file.error));
   return result;
 }
 

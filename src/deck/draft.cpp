@@ -48,7 +48,7 @@ bool Draft::names_every_key() const {
 
 bool Draft::is_default(const std::string& name) const {
   const Key& key = key_table()[index_of(name)];
-  return key.get(config) == key.default_value();
+  return key.get(config) == key.fallback;
 }
 
 KeyValue Draft::value(const std::string& name) const {

@@ -66,6 +66,17 @@ class Draft {
   std::vector<KeyState> states_;
 };
 
+/// The text of a deck's file, or what is wrong with it.
+struct FileText {
+  std::string text;
+  std::string error;
+};
+FileText read_deck_file(const std::string& path);
+Fault unreadable_deck(const std::string& path, const std::string& error);
+
+/// What has a place in the file, in its order; then the rest as found.
+void sort_by_place(std::vector<Fault>& faults);
+
 /// Parses text and overrides into the draft: types, ranges, unknown names, presets, missing keys.
 void read_into(Draft& draft, const std::string& text, const std::vector<std::string>& overrides);
 
@@ -79,6 +90,7 @@ void check_parallel(Draft& draft);
 void check_pipeline(Draft& draft);
 void check_training(Draft& draft);
 void check_checkpoint(Draft& draft);
+void check_data(Draft& draft);
 void warn_without_effect(Draft& draft);
 
 }  // namespace espalier

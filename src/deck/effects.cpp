@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "deck/draft.hpp"
+#include "deck/mixture_text.hpp"
 
 namespace espalier {
 namespace {
@@ -73,6 +74,30 @@ std::vector<Idle> training_rules(const Config& c) {
       {"monitor.validation_batches", "monitor.validation_interval", no_validation}};
 }
 
+std::vector<Idle> data_rules(const Config& c) {
+  const DataConfig& d = c.data;
+  const bool random = d.source == DataSource::random;
+  const bool is_balanced = d.balance == BalanceWork::attention;
+  const bool one_micro_batch = c.batch.global_batch_size == c.batch.micro_batch_size;
+  // A curriculum from the first step on leaves nothing to the weights before it.
+  const bool is_replaced =
+      !random && !d.curriculum.empty() && read_stage(d.curriculum.front()).value.step == 1;
+  return {
+      {"data.end_of_document", "data.source", random},
+      {"data.packing", "data.source", random && d.packing != Packing::chunk},
+      {"data.long_documents", "data.source", random},
+      {"data.long_documents", "data.packing", !random && d.packing == Packing::chunk},
+      {"data.temperature", "data.source", random},
+      {"data.temperature", "data.weights", !random && !d.weights.empty()},
+      {"data.temperature", "data.curriculum", d.weights.empty() && is_replaced},
+      {"data.weights", "data.source", random && !d.weights.empty()},
+      {"data.weights", "data.curriculum", !d.weights.empty() && is_replaced},
+      {"data.curriculum", "data.source", random && !d.curriculum.empty()},
+      {"data.balance", "data.document_mask", is_balanced && !d.document_mask},
+      {"data.balance", "batch.micro_batch_size", is_balanced && d.document_mask && one_micro_batch},
+      {"data.workers", "data.prefetch_steps", d.workers > 1 && d.prefetch_steps == 0}};
+}
+
 std::vector<Idle> checkpoint_rules(const Config& c) {
   const CheckpointConfig& checkpoint = c.checkpoint;
   const bool is_fixed = checkpoint.interval_rule == IntervalRule::fixed;
@@ -111,6 +136,7 @@ void warn_all(Draft& draft, const std::vector<Idle>& rules) {
 void warn_without_effect(Draft& draft) {
   warn_all(draft, model_rules(draft.config));
   warn_all(draft, training_rules(draft.config));
+  warn_all(draft, data_rules(draft.config));
   warn_all(draft, checkpoint_rules(draft.config));
 }
 

@@ -14,7 +14,7 @@ namespace espalier {
 /// One row under construction; the calls fill the columns that the row has.
 class KeyRow {
  public:
-  explicit KeyRow(Key& key) : key_(key) {}
+  explicit KeyRow(KeyFacts& key) : key_(key) {}
   KeyRow& unit(const char* text) { return key_.unit = text, *this; }
   KeyRow& required() { return key_.presence = Presence::required, *this; }
   KeyRow& automatic(const char* meaning) { return key_.automatic = meaning, *this; }
@@ -27,14 +27,15 @@ class KeyRow {
   KeyRow& help(const char* text) { return key_.help = text, *this; }
 
  private:
-  Key& key_;
+  KeyFacts& key_;
 };
 
-/// Appends the rows of one section, whose values live in Config::*member.
-template <class S>
+/// Appends the rows of one section, whose values live in C::*member.
+template <class S, class C = Config>
 class SectionRows {
  public:
-  SectionRows(std::vector<Key>& table, const char* section, S Config::*member)
+  using Key = KeyOf<C>;
+  SectionRows(std::vector<Key>& table, const char* section, S C::*member)
       : table_(table), section_(section), member_(member) {}
 
   KeyRow integer(const char* name, int64_t S::*field) {
@@ -49,6 +50,9 @@ class SectionRows {
   KeyRow integer_list(const char* name, std::vector<int64_t> S::*field) {
     return plain(name, KeyType::integer_list, field);
   }
+  KeyRow range_list(const char* name, std::vector<IntegerRange> S::*field) {
+    return plain(name, KeyType::range_list, field);
+  }
   KeyRow word(const char* name, std::string S::*field, std::vector<std::string> words) {
     KeyRow row = plain(name, KeyType::choice, field);
     table_.back().choices = std::move(words);
@@ -60,15 +64,16 @@ class SectionRows {
     Key& key = start(name, KeyType::choice);
     for (const auto& [word, unused] : words) key.choices.push_back(word);
     const auto member = member_;
-    key.get = [=](const Config& c) -> KeyValue {
+    key.get = [=](const C& c) -> KeyValue {
       for (const auto& [word, meaning] : words)
         if (c.*member.*field == meaning) return word;
       throw InternalError(fmt::format("a choice without a word"));
     };
-    key.set = [=](Config& c, const KeyValue& value) {
+    key.set = [=](C& c, const KeyValue& value) {
       for (const auto& [word, meaning] : words)
         if (word == std::get<std::string>(value)) c.*member.*field = meaning;
     };
+    key.fallback = key.get(C{});
     return KeyRow(key);
   }
 
@@ -85,14 +90,15 @@ class SectionRows {
   KeyRow plain(const char* name, KeyType type, T S::*field) {
     Key& key = start(name, type);
     const auto member = member_;
-    key.get = [=](const Config& c) -> KeyValue { return c.*member.*field; };
-    key.set = [=](Config& c, const KeyValue& v) { c.*member.*field = std::get<T>(v); };
+    key.get = [=](const C& c) -> KeyValue { return c.*member.*field; };
+    key.set = [=](C& c, const KeyValue& v) { c.*member.*field = std::get<T>(v); };
+    key.fallback = key.get(C{});
     return KeyRow(key);
   }
 
   std::vector<Key>& table_;
   const char* section_;
-  S Config::*member_;
+  S C::*member_;
 };
 
 // One function a group of sections, so that no file grows long.

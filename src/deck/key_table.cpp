@@ -88,7 +88,7 @@ size_t key_index(std::string_view section, std::string_view name) {
   return key_index(fmt::format("{}.{}", section, name));
 }
 
-std::string type_text(const Key& key) {
+std::string type_text(const KeyFacts& key) {
   switch (key.type) {
     case KeyType::boolean: return "true or false";
     case KeyType::integer: return "integer";
@@ -96,6 +96,7 @@ std::string type_text(const Key& key) {
     case KeyType::text: return "string";
     case KeyType::text_list: return "list of strings";
     case KeyType::integer_list: return "list of integers";
+    case KeyType::range_list: return "list of pairs of integers";
     case KeyType::choice: return fmt::format("one of {}", fmt::join(key.choices, ", "));
   }
   return "?";
@@ -139,6 +140,11 @@ std::string toml_text(const KeyValue& value) {
     }
     std::string operator()(const std::vector<int64_t>& v) const {
       return fmt::format("[{}]", fmt::join(v, ", "));
+    }
+    std::string operator()(const std::vector<IntegerRange>& v) const {
+      std::vector<std::string> pairs;
+      for (const IntegerRange& r : v) pairs.push_back(fmt::format("[{}, {}]", r[0], r[1]));
+      return fmt::format("[{}]", fmt::join(pairs, ", "));
     }
   };
   return std::visit(Writer{}, value);

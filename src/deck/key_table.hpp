@@ -16,12 +16,12 @@
 
 namespace espalier {
 
-enum class KeyType { boolean, integer, real, text, text_list, integer_list, choice };
+enum class KeyType { boolean, integer, real, text, text_list, integer_list, range_list, choice };
 enum class Presence { optional, required };
 
 /// A value of any key; a choice travels as its word.
 using KeyValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
-                              std::vector<int64_t>>;
+                              std::vector<int64_t>, std::vector<IntegerRange>>;
 
 /// Bounds of a number, or of the numbers of a list; an open bound is itself outside.
 struct Bounds {
@@ -33,7 +33,8 @@ struct Bounds {
   std::string text() const;  ///< "1 to 64", "at least 0", "above 0 and below 1"; empty if unbounded
 };
 
-struct Key {
+/// All of a row but where its value lives.
+struct KeyFacts {
   std::string section;
   std::string name;
   KeyType type = KeyType::integer;
@@ -44,12 +45,18 @@ struct Key {
   Bounds range;
   std::vector<std::string> choices;
   std::vector<std::string> aliases;  ///< what other programs call it; only for guesses
-  std::function<KeyValue(const Config&)> get;
-  std::function<void(Config&, const KeyValue&)> set;
+  KeyValue fallback;                 ///< the default
 
   std::string full_name() const { return section + "." + name; }
-  KeyValue default_value() const { return get(Config{}); }
 };
+
+/// A row whose value lives in a C.
+template <class C>
+struct KeyOf : KeyFacts {
+  std::function<KeyValue(const C&)> get;
+  std::function<void(C&, const KeyValue&)> set;
+};
+using Key = KeyOf<Config>;
 
 /// All keys, section by section, in the order in which they are printed.
 const std::vector<Key>& key_table();
@@ -67,7 +74,7 @@ size_t key_index(std::string_view section, std::string_view name);
 size_t key_index(std::string_view full_name);
 
 /// "integer", "list of strings", "one of a, b" and the like.
-std::string type_text(const Key& key);
+std::string type_text(const KeyFacts& key);
 
 /// Values as TOML. Reals are the shortest text that reads back as the same bits.
 std::string toml_text(const KeyValue& value);

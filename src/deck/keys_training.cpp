@@ -81,21 +81,63 @@ void add_data(std::vector<Key>& table) {
       .help("Token files, or random tokens for tests and benchmarks.");
   rows.text_list("train", &DataConfig::train)
       .also({"train_data", "data_path", "input"})
-      .help("Token files to train on, relative to the working folder; source files needs them.");
+      .help(
+          "Token stores (folders) and token files to train on, relative to the working folder; "
+          "source files needs them. Files of nanoGPT and llm.c (.bin) and of Megatron (.idx) too.");
   rows.text_list("validation", &DataConfig::validation)
       .also({"valid", "val", "val_data", "valid_data_path"})
-      .help("Token files held out for the validation loss.");
+      .help(
+          "Token stores and files held out for the validation loss; of a store its held-out part.");
   rows.boolean("document_mask", &DataConfig::document_mask)
       .also({"reset_attention_mask"})
       .help("Whether documents packed into one sequence are hidden from each other.");
   rows.boolean("reset_positions", &DataConfig::reset_positions)
       .also({"reset_position_ids"})
       .help("Whether positions restart at each document.");
+  rows.integer("end_of_document", &DataConfig::end_of_document)
+      .between(-1, 2147483647)
+      .also({"eod_token", "eos_token_id"})
+      .help("Id that ends a document in files that do not say it, .bin and .idx; -1: none.");
+  rows.choice<Packing>("packing", &DataConfig::packing,
+                       {{"chunk", Packing::chunk}, {"best_fit", Packing::best_fit}})
+      .help(
+          "How documents fill sequences: one behind another and cut anywhere, or whole ones placed "
+          "where they fit best and the rest padded.");
+  rows.choice<LongDocuments>("long_documents", &DataConfig::long_documents,
+                             {{"split", LongDocuments::split}, {"drop", LongDocuments::drop}})
+      .help("Documents longer than a sequence under best_fit: cut into several, or left out.");
+  rows.choice<BalanceWork>("balance", &DataConfig::balance,
+                           {{"none", BalanceWork::none}, {"attention", BalanceWork::attention}})
+      .also({"length_bucketing", "group_by_length"})
+      .help(
+          "Which sequences of a step share a micro-batch: neighbours in the stream, or so that all "
+          "micro-batches carry like amounts of attention work.");
+  rows.real("temperature", &DataConfig::temperature)
+      .at_least(1)
+      .at_most(1000)
+      .help(
+          "Sources are drawn in proportion to tokens^(1/temperature): 1 as they are, more lifts "
+          "small ones.");
+  rows.text_list("weights", &DataConfig::weights)
+      .also({"data_weights", "mixture"})
+      .help(
+          "Weights of the sources, each \"NAME = WEIGHT\"; they need no sum. Empty: by "
+          "temperature.");
+  rows.text_list("curriculum", &DataConfig::curriculum)
+      .help("Weights from a step on, each \"STEP: NAME = WEIGHT, NAME = WEIGHT\".");
+  rows.range_list("skip", &DataConfig::skip)
+      .between(0, 4e18)
+      .also({"skip_ranges"})
+      .help("Positions of the stream (sequences) that are left out, each [from, to), ascending.");
   rows.integer("prefetch_steps", &DataConfig::prefetch_steps)
       .unit("steps")
       .between(0, 1024)
       .also({"prefetch"})
       .help("Steps whose tokens a thread reads ahead; 0: no thread, the step reads them itself.");
+  rows.integer("workers", &DataConfig::workers)
+      .between(1, 256)
+      .also({"num_workers"})
+      .help("Threads that read ahead; the stream does not depend on their number.");
   rows.choice<VerifyData>("verify", &DataConfig::verify,
                           {{"full", VerifyData::full}, {"header", VerifyData::header}})
       .help("Check token files before the run: the checksum of all bytes, or header and length.");

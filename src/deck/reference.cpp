@@ -7,18 +7,19 @@
 #include "deck/guess.hpp"
 #include "deck/key_table.hpp"
 #include "deck/presets.hpp"
+#include "deck/reference_text.hpp"
 
 namespace espalier {
 namespace {
 
-std::string default_text(const Key& key) {
+std::string default_text(const KeyFacts& key) {
   if (key.presence == Presence::required) return "required";
-  const std::string value = toml_text(key.default_value());
+  const std::string value = toml_text(key.fallback);
   return key.automatic.empty() ? value : fmt::format("{} (automatic)", value);
 }
 
 // "integer, tokens, 1 to 64": what may stand behind the equals sign.
-std::string value_form(const Key& key) {
+std::string value_form(const KeyFacts& key) {
   std::string text = type_text(key);
   if (!key.unit.empty()) text += ", " + key.unit;
   const std::string range = key.range.text();
@@ -26,17 +27,15 @@ std::string value_form(const Key& key) {
   return text;
 }
 
-std::string help_text(const Key& key) {
+std::string help_text(const KeyFacts& key) {
   if (key.automatic.empty()) return key.help;
-  return fmt::format("{} {}: {}.", key.help, toml_text(key.default_value()), key.automatic);
+  return fmt::format("{} {}: {}.", key.help, toml_text(key.fallback), key.automatic);
 }
 
 std::string section_reference(const Section& section) {
   std::string out = fmt::format("[{}]  {}\n", section.name, section.help);
   for (const Key& key : key_table()) {
-    if (key.section != section.name) continue;
-    out += fmt::format("\n  {} = {}\n", key.name, default_text(key));
-    out += fmt::format("      {}\n      {}\n", value_form(key), help_text(key));
+    if (key.section == section.name) out += reference_entry(key);
   }
   if (section.name != "model") return out;
   out += "\n  Presets:\n";
@@ -83,6 +82,23 @@ std::string preset_tables() {
 
 }  // namespace
 
+std::string reference_entry(const KeyFacts& key) {
+  return fmt::format("\n  {} = {}\n      {}\n      {}\n", key.name, default_text(key),
+                     value_form(key), help_text(key));
+}
+
+std::string reference_table_head() {
+  return "| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
+}
+
+std::string reference_row(const KeyFacts& key) {
+  return fmt::format(
+      "| `{}` | {} | {} | {} |\n", key.name, escaped(value_form(key)),
+      escaped(key.presence == Presence::required ? "required"
+                                                 : "`" + toml_text(key.fallback) + "`"),
+      escaped(help_text(key)));
+}
+
 std::string deck_reference(const std::string& section) {
   std::string out;
   for (const Section& s : deck_sections())
@@ -107,17 +123,9 @@ std::string deck_reference_markdown() {
       "and\n"
       "`espalier deck --effective DECK` prints every key with its value and where it came from.\n";
   for (const Section& section : deck_sections()) {
-    out += fmt::format(
-        "\n## {}\n\n{}\n\n| key | value | default | meaning |\n"
-        "| --- | --- | --- | --- |\n",
-        section.name, section.help);
+    out += fmt::format("\n## {}\n\n{}\n\n{}", section.name, section.help, reference_table_head());
     for (const Key& key : key_table())
-      if (key.section == section.name)
-        out += fmt::format("| `{}` | {} | {} | {} |\n", key.name, escaped(value_form(key)),
-                           escaped(key.presence == Presence::required
-                                       ? "required"
-                                       : "`" + toml_text(key.default_value()) + "`"),
-                           escaped(help_text(key)));
+      if (key.section == section.name) out += reference_row(key);
     if (section.name == "model") out += preset_tables();
   }
   return out;

@@ -128,13 +128,16 @@ bool has_control_characters(const std::string& text) {
 
 RawValue to_raw(const KeyValue& value) {
   RawValue raw;
-  constexpr RawKind kKinds[] = {RawKind::boolean, RawKind::integer, RawKind::real,
-                                RawKind::text,    RawKind::list,    RawKind::list};
+  constexpr RawKind kKinds[] = {RawKind::boolean, RawKind::integer, RawKind::real, RawKind::text,
+                                RawKind::list,    RawKind::list,    RawKind::list};
   raw.kind = kKinds[value.index()];
   if (const auto* list = std::get_if<std::vector<std::string>>(&value))
     for (const std::string& item : *list) raw.items.push_back(to_raw(KeyValue(item)));
   else if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value))
     for (const int64_t item : *numbers) raw.items.push_back(to_raw(KeyValue(item)));
+  else if (const auto* ranges = std::get_if<std::vector<IntegerRange>>(&value))
+    for (const IntegerRange& r : *ranges)
+      raw.items.push_back(to_raw(KeyValue(std::vector<int64_t>{r[0], r[1]})));
   else
     raw.scalar = value;
   return raw;

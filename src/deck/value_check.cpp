@@ -20,7 +20,7 @@ const char* article(const std::string& noun) {
   return std::string("aeio").find(noun[0]) == std::string::npos ? "a" : "an";
 }
 
-std::string expected_but(const Key& key, const RawValue& raw) {
+std::string expected_but(const KeyFacts& key, const RawValue& raw) {
   const std::string found = kind_name(raw.kind);
   if (key.type == KeyType::boolean || key.type == KeyType::choice)
     return fmt::format("{} is expected, this is {} {}", type_text(key), article(found), found);
@@ -32,7 +32,7 @@ std::string expected_but(const Key& key, const RawValue& raw) {
 }
 
 // What the user may have meant by a value of the wrong type, if that would be legal.
-std::string retyped(const Key& key, const RawValue& raw) {
+std::string retyped(const KeyFacts& key, const RawValue& raw) {
   std::optional<RawValue> meant;
   if (key.type == KeyType::text && raw.kind != RawKind::list && raw.kind != RawKind::table &&
       raw.kind != RawKind::date)
@@ -52,21 +52,21 @@ std::string retyped(const Key& key, const RawValue& raw) {
   return "";
 }
 
-CheckedValue wrong_type(const Key& key, const RawValue& raw) {
+CheckedValue wrong_type(const KeyFacts& key, const RawValue& raw) {
   return broken(expected_but(key, raw), retyped(key, raw));
 }
 
-std::string nearest_bound(const Key& key, double value) {
+std::string nearest_bound(const KeyFacts& key, double value) {
   const Bounds& range = key.range;
   const bool is_low = value < range.lower || (range.lower_open && value == range.lower);
   const double bound = is_low ? range.lower : range.upper;
   if (is_low ? range.lower_open : range.upper_open)
-    return fmt::format("try {}, the default", toml_text(key.default_value()));
+    return fmt::format("try {}, the default", toml_text(key.fallback));
   if (key.type == KeyType::integer) return fmt::format("try {}", static_cast<int64_t>(bound));
   return "try " + toml_text(KeyValue(bound));
 }
 
-CheckedValue check_number(const Key& key, const RawValue& raw) {
+CheckedValue check_number(const KeyFacts& key, const RawValue& raw) {
   if (raw.kind == RawKind::real && key.type == KeyType::integer) {
     const double real = std::get<double>(raw.scalar);
     CheckedValue fault = wrong_type(key, raw);
@@ -82,21 +82,21 @@ CheckedValue check_number(const Key& key, const RawValue& raw) {
                            : std::get<double>(raw.scalar);
   if (!std::isfinite(value))
     return broken("the number must be finite",
-                  fmt::format("try {}, the default", toml_text(key.default_value())));
+                  fmt::format("try {}, the default", toml_text(key.fallback)));
   if (!key.range.contains(value))
     return broken("must be " + key.range.text(), nearest_bound(key, value));
   if (key.type == KeyType::integer) return {raw.scalar, "", ""};
   return {KeyValue(value), "", ""};
 }
 
-CheckedValue check_text(const Key& key, const RawValue& raw) {
+CheckedValue check_text(const KeyFacts& key, const RawValue& raw) {
   if (raw.kind != RawKind::text) return wrong_type(key, raw);
   if (has_control_characters(std::get<std::string>(raw.scalar)))
     return broken("control characters are not allowed", "");
   return {raw.scalar, "", ""};
 }
 
-CheckedValue check_choice(const Key& key, const RawValue& raw) {
+CheckedValue check_choice(const KeyFacts& key, const RawValue& raw) {
   std::vector<std::string> quoted;
   for (const std::string& word : key.choices) quoted.push_back(toml_quote(word));
   const std::string list = fmt::format("choose {}", fmt::join(quoted, ", "));
@@ -115,7 +115,7 @@ CheckedValue wrong_item(const std::string& which, const char* expected, const Ra
                 "");
 }
 
-CheckedValue check_numbers(const Key& key, const RawValue& raw) {
+CheckedValue check_numbers(const KeyFacts& key, const RawValue& raw) {
   if (raw.kind != RawKind::list) return wrong_type(key, raw);
   std::vector<int64_t> numbers;
   for (const RawValue& item : raw.items) {
@@ -129,7 +129,33 @@ CheckedValue check_numbers(const Key& key, const RawValue& raw) {
   return {KeyValue(std::move(numbers)), "", ""};
 }
 
-CheckedValue check_texts(const Key& key, const RawValue& raw) {
+// [[from, to], ...], each from < to.
+CheckedValue check_ranges(const KeyFacts& key, const RawValue& raw) {
+  if (raw.kind != RawKind::list) return wrong_type(key, raw);
+  std::vector<IntegerRange> ranges;
+  for (const RawValue& item : raw.items) {
+    const std::string which = fmt::format("item {}", ranges.size() + 1);
+    if (item.kind != RawKind::list) return wrong_item(which, "pair [from, to]", item);
+    IntegerRange range{};
+    if (item.items.size() != 2)
+      return broken(fmt::format("{} has {} numbers, a pair is expected", which, item.items.size()),
+                    "write [from, to]");
+    for (size_t i = 0; i < 2; ++i) {
+      if (item.items[i].kind != RawKind::integer)
+        return wrong_item("a number of " + which, "integer", item.items[i]);
+      range[i] = std::get<int64_t>(item.items[i].scalar);
+      if (!key.range.contains(static_cast<double>(range[i])))
+        return broken(fmt::format("{} must be {}", which, key.range.text()), "");
+    }
+    if (range[0] >= range[1])
+      return broken(fmt::format("{} is empty: {} is not below {}", which, range[0], range[1]),
+                    "write [from, to], from being the first and to the first one behind");
+    ranges.push_back(range);
+  }
+  return {KeyValue(std::move(ranges)), "", ""};
+}
+
+CheckedValue check_texts(const KeyFacts& key, const RawValue& raw) {
   if (raw.kind != RawKind::list) return wrong_type(key, raw);
   std::vector<std::string> texts;
   for (const RawValue& item : raw.items) {
@@ -146,7 +172,7 @@ CheckedValue check_texts(const Key& key, const RawValue& raw) {
 
 }  // namespace
 
-CheckedValue check_value(const Key& key, const RawValue& raw) {
+CheckedValue check_value(const KeyFacts& key, const RawValue& raw) {
   switch (key.type) {
     case KeyType::boolean:
       if (raw.kind != RawKind::boolean) return wrong_type(key, raw);
@@ -157,6 +183,7 @@ CheckedValue check_value(const Key& key, const RawValue& raw) {
     case KeyType::choice: return check_choice(key, raw);
     case KeyType::text_list: return check_texts(key, raw);
     case KeyType::integer_list: return check_numbers(key, raw);
+    case KeyType::range_list: return check_ranges(key, raw);
   }
   return broken("unknown type", "");
 }

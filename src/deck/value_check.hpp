@@ -16,6 +16,6 @@ struct CheckedValue {
   std::string suggestion;
 };
 
-CheckedValue check_value(const Key& key, const RawValue& raw);
+CheckedValue check_value(const KeyFacts& key, const RawValue& raw);
 
 }  // namespace espalier

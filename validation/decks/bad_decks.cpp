@@ -4,24 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "deck/deck.hpp"
+#include "deck_cases.hpp"
 
 namespace espalier {
 namespace {
-
-struct Case {
-  std::string name;
-  bool is_bare = false;
-  std::vector<std::string> overrides;
-  std::optional<int64_t> ranks;
-  std::string text;
-  std::string expected;
-};
 
 // What a case does not say itself, one key a line.
 const std::vector<std::pair<std::string, std::string>> kBase = {
@@ -36,48 +26,7 @@ std::string with_base(const std::string& text) {
   return out;
 }
 
-// "\xNN" in a case stands for the byte NN, so that the table itself is plain text.
-std::string with_bytes(const std::string& line) {
-  std::string out;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line.compare(i, 2, "\\x") == 0 && i + 3 < line.size()) {
-      out += static_cast<char>(std::stoi(line.substr(i + 2, 2), nullptr, 16));
-      i += 3;
-    } else {
-      out += line[i];
-    }
-  }
-  return out;
-}
-
-std::vector<Case> read_cases() {
-  std::ifstream file(BAD_DECKS_TABLE);
-  std::vector<Case> cases;
-  bool expects = false;
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("=== ", 0) == 0) {
-      cases.push_back({line.substr(4), false, {}, std::nullopt, "", ""});
-      expects = false;
-    } else if (cases.empty()) {
-      continue;
-    } else if (line == ">>>") {
-      expects = true;
-    } else if (expects) {
-      if (!line.empty()) cases.back().expected += line + "\n";
-    } else if (line == "@bare") {
-      cases.back().is_bare = true;
-    } else if (line.rfind("@ranks ", 0) == 0) {
-      cases.back().ranks = std::stoll(line.substr(7));
-    } else if (line.rfind("@set ", 0) == 0) {
-      cases.back().overrides.push_back(with_bytes(line.substr(5)));
-    } else {
-      cases.back().text += with_bytes(line) + "\n";
-    }
-  }
-  return cases;
-}
-
-std::string outcome(const Case& c) {
+std::string outcome(const DeckCase& c) {
   const std::string text = c.is_bare ? c.text : with_base(c.text);
   const DeckResult result = parse_deck(text, "deck.toml", c.overrides, c.ranks);
   std::string lines;
@@ -86,18 +35,18 @@ std::string outcome(const Case& c) {
   return lines;
 }
 
-class BadDecks : public testing::TestWithParam<Case> {};
+class BadDecks : public testing::TestWithParam<DeckCase> {};
 
 TEST_P(BadDecks, GiveExactlyTheListedFaults) {
   EXPECT_EQ(outcome(GetParam()), GetParam().expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadDecks, testing::ValuesIn(read_cases()),
+INSTANTIATE_TEST_SUITE_P(Table, BadDecks, testing::ValuesIn(read_deck_cases(BAD_DECKS_TABLE)),
                          [](const auto& c) { return c.param.name; });
 
 TEST(BadDecksTable, IsLargeAndTheBaseAloneIsSound) {
   int faulty = 0;
-  for (const Case& c : read_cases())
+  for (const DeckCase& c : read_deck_cases(BAD_DECKS_TABLE))
     faulty += c.expected.find("deck.toml") == 0 || c.expected.find("--") == 0;
   EXPECT_GE(faulty, 70);
   EXPECT_EQ(outcome({"", false, {}, std::nullopt, "", ""}), "");
@@ -109,7 +58,7 @@ TEST(BadDecksTable, IsLargeAndTheBaseAloneIsSound) {
 // With --print: the outcomes of all cases, to compare with the table by eye when a rule changes.
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--print") {
-    for (const auto& c : espalier::read_cases())
+    for (const auto& c : espalier::read_deck_cases(BAD_DECKS_TABLE))
       std::printf("=== %s\n%s", c.name.c_str(), espalier::outcome(c).c_str());
     return 0;
   }

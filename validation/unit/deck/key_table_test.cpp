@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "deck/corpus_deck.hpp"
 #include "deck/deck.hpp"
 
 namespace espalier {
@@ -35,7 +36,7 @@ TEST(KeyTable, EveryRowIsComplete) {
     EXPECT_EQ(key.type == KeyType::choice, !key.choices.empty()) << name;
     EXPECT_EQ(key_index(name), static_cast<size_t>(&key - key_table().data())) << name;
     const bool is_number = key.type == KeyType::integer || key.type == KeyType::real ||
-                           key.type == KeyType::integer_list;
+                           key.type == KeyType::integer_list || key.type == KeyType::range_list;
     EXPECT_EQ(is_number, !key.range.text().empty()) << name;
   }
   EXPECT_EQ(key_index("model.nothing"), kNoKey);
@@ -43,7 +44,7 @@ TEST(KeyTable, EveryRowIsComplete) {
 
 TEST(KeyTable, DefaultsAreLegalUnlessRequired) {
   for (const Key& key : key_table()) {
-    const KeyValue value = key.default_value();
+    const KeyValue value = key.fallback;
     if (key.presence == Presence::required) continue;
     if (key.type == KeyType::integer) {
       EXPECT_TRUE(key.range.contains(static_cast<double>(std::get<int64_t>(value))))
@@ -57,22 +58,23 @@ TEST(KeyTable, DefaultsAreLegalUnlessRequired) {
 // Setting one key changes that key and no other, for every key.
 TEST(KeyTable, EveryRowHasAMemberOfItsOwn) {
   for (const Key& key : key_table()) {
-    KeyValue other = key.default_value();
+    KeyValue other = key.fallback;
     if (auto* v = std::get_if<bool>(&other)) *v = !*v;
     if (auto* v = std::get_if<int64_t>(&other)) *v += 1;
     if (auto* v = std::get_if<double>(&other)) *v += 0.5;
     if (auto* v = std::get_if<std::vector<std::string>>(&other)) v->push_back("x");
     if (auto* v = std::get_if<std::vector<int64_t>>(&other)) v->push_back(1);
+    if (auto* v = std::get_if<std::vector<IntegerRange>>(&other)) v->push_back({1, 2});
     if (auto* v = std::get_if<std::string>(&other))
       *v = key.type == KeyType::choice ? key.choices.back() : "x";
-    if (key.type == KeyType::choice && key.choices.back() == toml_text(key.default_value()))
+    if (key.type == KeyType::choice && key.choices.back() == toml_text(key.fallback))
       other = key.choices.front();
     Config config;
     key.set(config, other);
     EXPECT_EQ(key.get(config), other) << key.full_name();
     for (const Key& bystander : key_table()) {
       if (&bystander == &key) continue;
-      EXPECT_EQ(bystander.get(config), bystander.default_value())
+      EXPECT_EQ(bystander.get(config), bystander.fallback)
           << key.full_name() << " changes " << bystander.full_name();
     }
   }
@@ -102,6 +104,11 @@ TEST(KeyTable, StringsAreEscaped) {
 TEST(Reference, DocsDeckMdIsPrintedFromTheTable) {
   EXPECT_EQ(read_doc("deck.md"), deck_reference_markdown())
       << "run: espalier deck --markdown > docs/deck.md";
+}
+
+TEST(Reference, DocsCorpusDeckMdIsPrintedFromTheTable) {
+  EXPECT_EQ(read_doc("corpus-deck.md"), corpus_deck_reference_markdown())
+      << "run: espalier deck --corpus --markdown > docs/corpus-deck.md";
 }
 
 TEST(Reference, NamesEveryKeyWithItsHelp) {
