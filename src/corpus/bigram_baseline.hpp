@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "deck/config.hpp"
 
 namespace espalier {
 
@@ -14,8 +17,8 @@ namespace espalier {
 struct BaselineRequest {
   std::vector<std::string> train;
   std::vector<std::string> validation;
-  int64_t seq_length = 0;  // 0: all; else only those in whole windows of this length, as trained
-  int64_t windows = 0;     // 0: all; else so many, spread evenly (needs seq_length)
+  /// Of a run: what its validation loss is taken over, in place of all of `validation`.
+  std::optional<Config> run = std::nullopt;
 };
 
 struct BaselineScore {
@@ -42,7 +45,6 @@ struct BaselineReport {
 /// scored with its own count taken away.
 /// Memory    V^2 counts up to V = 2048, else one entry per pair that occurs
 /// Errors    DataError for bad files, different tokenizers, or nothing to count or score;
-///           DeckError for windows without seq_length
 /// Source    MacKay & Bauman Peto 1995, "A hierarchical Dirichlet language model", section 4
 BaselineReport score_baseline(const BaselineRequest& request);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefetch thread and its ring of filled steps.
+// The prefetch threads and their ring of filled steps.
 #include "corpus/prefetcher.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/error.hpp"
@@ -9,16 +10,20 @@
 namespace espalier {
 
 Prefetcher::Prefetcher(const BatchSource& source, MicroBatchRange range, int64_t first_step,
-                       int64_t depth)
+                       int64_t depth, int64_t workers)
     : source_(source), range_(range), first_step_(first_step), depth_(depth) {
   ESPALIER_REQUIRE(range.first >= 0 && range.count >= 0 && range.stride >= 1 &&
                        (range.count == 0 || range.index(range.count - 1) < source.micro_batches()),
                    "{} micro-batches from {} by {} of {}", range.count, range.first, range.stride,
                    source.micro_batches());
-  ESPALIER_REQUIRE(first_step >= 0 && depth >= 0, "first step {}, depth {}", first_step, depth);
+  ESPALIER_REQUIRE(first_step >= 0 && depth >= 0 && workers >= 1,
+                   "first step {}, depth {}, {} workers", first_step, depth, workers);
   slots_.resize(static_cast<size_t>(depth) + 1);
-  for (auto& step : slots_) step.resize(static_cast<size_t>(range.count));
-  if (depth > 0) thread_ = std::thread([this] { run(); });
+  for (Slot& step : slots_) step.batches.resize(static_cast<size_t>(range.count));
+  // More threads than micro-batches ahead would only wait.
+  workers = depth == 0 ? 0 : std::min(workers, depth * range.count);
+  running_ = workers;
+  for (int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { run(); });
 }
 
 Prefetcher::~Prefetcher() {
@@ -27,57 +32,74 @@ Prefetcher::~Prefetcher() {
     stop_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
-void Prefetcher::fill(int64_t step, std::vector<MicroBatch>& out) const {
-  for (int64_t i = 0; i < range_.count; ++i)
-    source_.fill(step, range_.index(i), out[static_cast<size_t>(i)]);
+// The step last handed out, taken_ - 1, must stay whole: its slot is not ours.
+bool Prefetcher::may_begin() const {
+  return next_task_.step < taken_ + depth_;
+}
+
+// Tasks are taken in order, so all before a failed one are in somebody's hands: when every thread
+// has ended, the first failure is known, and it is the same however the threads ran.
+void Prefetcher::fail(const Task& task, std::exception_ptr error) {
+  const bool is_first =
+      !failure_ || task.step < failed_.step || (task.step == failed_.step && task.i < failed_.i);
+  if (!is_first) return;
+  failed_ = task;
+  failure_ = std::move(error);
 }
 
 void Prefetcher::run() {
-  // ready_ changes in this thread only, so it may be read here without the lock.
-  while (first_step_ + ready_ < source_.batches()) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      // The step last handed out, taken_ - 1, must stay whole: its slot is not ours.
-      changed_.wait(lock, [this] { return stop_ || ready_ < taken_ + depth_; });
-      if (stop_) return;
-    }
-    std::exception_ptr failure;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (first_step_ + next_task_.step < source_.batches()) {
+    changed_.wait(lock, [this] { return stop_ || failure_ || may_begin(); });
+    if (stop_ || failure_) break;
+    if (first_step_ + next_task_.step >= source_.batches()) break;
+    const Task task = next_task_;
+    next_task_ = task.i + 1 < range_.count ? Task{task.step, task.i + 1} : Task{task.step + 1, 0};
+    lock.unlock();
+    std::exception_ptr error;
     try {
-      fill(first_step_ + ready_, slot(ready_));
+      fill(task);
     } catch (...) {
-      failure = std::current_exception();
+      error = std::current_exception();
     }
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      failure_ = failure;
-      if (!failure) ++ready_;
-    }
+    lock.lock();
+    if (error)
+      fail(task, error);
+    else
+      ++slot(task.step).filled;
     changed_.notify_all();
-    if (failure) return;
   }
+  --running_;
+  changed_.notify_all();
+}
+
+void Prefetcher::wait_for_step(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(
+      lock, [this] { return slot(taken_).filled == range_.count || (failure_ && running_ == 0); });
+  if (slot(taken_).filled < range_.count) std::rethrow_exception(failure_);
 }
 
 const std::vector<MicroBatch>& Prefetcher::next() {
   ESPALIER_REQUIRE(next_step() < source_.batches(), "step {} was asked for, but there are {}",
                    next_step(), source_.batches());
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<MicroBatch>& step = slot(taken_);
+  Slot& step = slot(taken_);
   if (depth_ == 0) {
-    fill(next_step(), step);
+    for (int64_t i = 0; i < range_.count; ++i) fill({taken_, i});
     ++taken_;
   } else {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return ready_ > taken_ || failure_; });
-    if (ready_ <= taken_) std::rethrow_exception(failure_);
+    wait_for_step(lock);
+    step.filled = 0;  // for the step that comes into this slot when the next one is handed out
     ++taken_;
     lock.unlock();
     changed_.notify_all();
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return step;
+  return step.batches;
 }
 
 }  // namespace espalier

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "corpus/store/mapped_file.hpp"
+#include "corpus/store/token_array.hpp"
 #include "corpus/token_header.hpp"
 #include "deck/config.hpp"
 
@@ -16,40 +18,34 @@ namespace espalier {
 /// The file must not be changed while it is open: build replaces by rename, which is safe.
 /// Thread-safe: all reads are const and keep no state.
 /// Errors    DataError for a missing, unreadable, foreign, truncated, newer or damaged file
-class TokenFile {
+class TokenFile : public TokenArray {
  public:
   TokenFile(const std::string& path, VerifyData verify);
-  ~TokenFile();
-  TokenFile(TokenFile&& other) noexcept;
-  TokenFile& operator=(TokenFile&& other) noexcept;
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return file_.path(); }
   const TokenHeader& header() const { return header_; }
-  int64_t tokens() const { return header_.tokens; }
+  int64_t tokens() const override { return header_.tokens; }
+  int64_t vocab_size() const override { return header_.vocab_size; }
+  int32_t end_of_document() const override { return static_cast<int32_t>(header_.end_of_document); }
+  const std::string& tokenizer() const override { return header_.tokenizer; }
+  void read(int64_t begin, int64_t count, int32_t* out) const override;
 
-  /// Copies tokens [begin, begin + count) to `out`.
-  /// Errors    DataError with file and position if an id is not below vocab_size;
-  ///           Internal if the range is outside the file
-  void read(int64_t begin, int64_t count, int32_t* out) const;
+  bool has_index() const override { return false; }
+  int64_t documents() const override { return 0; }  ///< header().documents counts them
+  int64_t document_begin(int64_t i) const override;
 
   /// Reads the whole payload and compares its checksum.
   /// Errors    DataError if they differ
   void verify_payload() const;
 
  private:
-  void unmap();
-
-  std::string path_;
+  MappedFile file_;
   TokenHeader header_;
-  const unsigned char* data_ = nullptr;  // the whole file, from the header on
-  size_t bytes_ = 0;
 };
 
 /// Requires that two files can be used together: same tokenizer, vocabulary and end of document.
 /// Errors    DataError naming both
-void require_same_tokenizer(const TokenFile& a, const TokenFile& b);
+void require_same_tokenizer(const TokenArray& a, const TokenArray& b);
 
 /// Position of a document in a token file: tokens [begin, end), its end-of-document token excluded.
 struct DocumentRange {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "corpus/hash.hpp"
+#include "corpus/store/aside_file.hpp"
 #include "corpus/token_header.hpp"
 
 namespace espalier {
@@ -20,7 +21,6 @@ class Tokenizer;
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& path, const Tokenizer& tokenizer);
-  ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
@@ -33,24 +33,22 @@ class TokenFileWriter {
   void finish();
 
   /// Gives the finished file its name, replacing what had it.
-  void publish();
+  void publish() { file_.publish(); }
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
+  const std::string& aside() const { return file_.aside(); }  ///< its name until publish
   const TokenHeader& header() const { return header_; }  ///< counts so far; checksum after finish
 
  private:
   void flush();
-  void write_all(const void* data, size_t bytes, int64_t offset);
-  [[noreturn]] void fail(const char* what) const;
 
-  std::string path_, aside_;
-  int fd_ = -1;
+  AsideFile file_;
   TokenHeader header_;
   RunningHash hash_;
   std::vector<unsigned char> buffer_;
   size_t buffered_ = 0;  // bytes
   int64_t written_ = static_cast<int64_t>(kTokenHeaderBytes);
-  bool finished_ = false, published_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace espalier

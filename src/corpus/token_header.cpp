@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "corpus/hash.hpp"
+#include "corpus/header_fields.hpp"
 
 namespace espalier {
 namespace {
@@ -17,18 +18,6 @@ constexpr size_t kVersionAt = 8, kHeaderBytesAt = 12, kTokenBytesAt = 16, kReser
                  kVocabAt = 24, kTokensAt = 32, kDocumentsAt = 40, kEndAt = 48, kNameAt = 56,
                  kChecksumAt = 104, kReserved2At = 112, kHeaderChecksumAt = 120;
 constexpr const char* kRebuild = "copy the file again, or rebuild it with espalier corpus build";
-
-template <class T>
-void put(TokenHeaderBytes& bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof(T));
-}
-
-template <class T>
-T get(const unsigned char* bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes + at, sizeof(T));
-  return value;
-}
 
 // Empty when all is well, else what is wrong. One rule for what is written and what is read.
 std::string find_fault(const TokenHeader& h) {
@@ -84,7 +73,7 @@ void check_frame(const unsigned char* data, size_t bytes, const std::string& pat
     throw DataError(fmt::format("{}: cut off inside its header ({} bytes, a header has {}); {}",
                                 path, bytes, kTokenHeaderBytes, kRebuild));
   }
-  const auto version = get<uint32_t>(data, kVersionAt);
+  const auto version = get_field<uint32_t>(data, kVersionAt);
   if (version > kTokenFormatVersion) {
     throw DataError(fmt::format(
         "{}: header byte {}: format version {} is newer than the {} that this program reads; use a "
@@ -95,19 +84,21 @@ void check_frame(const unsigned char* data, size_t bytes, const std::string& pat
     throw DataError(fmt::format("{}: cut off inside its header ({} bytes, a header has {}); {}",
                                 path, bytes, kTokenHeaderBytes, kRebuild));
   }
-  const auto stored = get<uint64_t>(data, kHeaderChecksumAt);
+  const auto stored = get_field<uint64_t>(data, kHeaderChecksumAt);
   const uint64_t found = hash_bytes(data, kHeaderChecksumAt);
   if (stored != found) {
     throw DataError(
         fmt::format("{}: header is damaged (checksum {:016x}, but its bytes give {:016x}); {}",
                     path, stored, found, kRebuild));
   }
-  if (version != kTokenFormatVersion || get<uint32_t>(data, kHeaderBytesAt) != kTokenHeaderBytes ||
-      get<uint32_t>(data, kReserved1At) != 0 || get<uint64_t>(data, kReserved2At) != 0) {
+  if (version != kTokenFormatVersion ||
+      get_field<uint32_t>(data, kHeaderBytesAt) != kTokenHeaderBytes ||
+      get_field<uint32_t>(data, kReserved1At) != 0 ||
+      get_field<uint64_t>(data, kReserved2At) != 0) {
     throw DataError(fmt::format(
         "{}: header: version {}, header size {} or a reserved field is not as version {} has it; "
         "{}",
-        path, version, get<uint32_t>(data, kHeaderBytesAt), kTokenFormatVersion, kRebuild));
+        path, version, get_field<uint32_t>(data, kHeaderBytesAt), kTokenFormatVersion, kRebuild));
   }
 }
 
@@ -118,35 +109,39 @@ TokenHeaderBytes encode_token_header(const TokenHeader& header) {
   ESPALIER_REQUIRE(fault.empty(), "token header: {}", fault);
   TokenHeaderBytes bytes{};
   std::copy(kTokenMagic.begin(), kTokenMagic.end(), bytes.begin());
-  put(bytes, kVersionAt, kTokenFormatVersion);
-  put(bytes, kHeaderBytesAt, static_cast<uint32_t>(kTokenHeaderBytes));
-  put(bytes, kTokenBytesAt, static_cast<uint32_t>(header.token_bytes()));
-  put(bytes, kVocabAt, header.vocab_size);
-  put(bytes, kTokensAt, header.tokens);
-  put(bytes, kDocumentsAt, header.documents);
-  put(bytes, kEndAt, header.end_of_document);
+  put_field(bytes, kVersionAt, kTokenFormatVersion);
+  put_field(bytes, kHeaderBytesAt, static_cast<uint32_t>(kTokenHeaderBytes));
+  put_field(bytes, kTokenBytesAt, static_cast<uint32_t>(header.token_bytes()));
+  put_field(bytes, kVocabAt, header.vocab_size);
+  put_field(bytes, kTokensAt, header.tokens);
+  put_field(bytes, kDocumentsAt, header.documents);
+  put_field(bytes, kEndAt, header.end_of_document);
   std::copy(header.tokenizer.begin(), header.tokenizer.end(), bytes.begin() + kNameAt);
-  put(bytes, kChecksumAt, header.checksum);
-  put(bytes, kHeaderChecksumAt, hash_bytes(bytes.data(), kHeaderChecksumAt));
+  put_field(bytes, kChecksumAt, header.checksum);
+  put_field(bytes, kHeaderChecksumAt, hash_bytes(bytes.data(), kHeaderChecksumAt));
   return bytes;
+}
+
+uint64_t token_header_checksum(const TokenHeader& header) {
+  return get_field<uint64_t>(encode_token_header(header).data(), kHeaderChecksumAt);
 }
 
 TokenHeader decode_token_header(const unsigned char* data, size_t bytes, int64_t file_bytes,
                                 const std::string& path) {
   check_frame(data, bytes, path);
   TokenHeader h;
-  h.vocab_size = get<int64_t>(data, kVocabAt);
-  h.tokens = get<int64_t>(data, kTokensAt);
-  h.documents = get<int64_t>(data, kDocumentsAt);
-  h.end_of_document = get<int64_t>(data, kEndAt);
+  h.vocab_size = get_field<int64_t>(data, kVocabAt);
+  h.tokens = get_field<int64_t>(data, kTokensAt);
+  h.documents = get_field<int64_t>(data, kDocumentsAt);
+  h.end_of_document = get_field<int64_t>(data, kEndAt);
   h.tokenizer = read_name(data, path);
-  h.checksum = get<uint64_t>(data, kChecksumAt);
+  h.checksum = get_field<uint64_t>(data, kChecksumAt);
   const std::string fault = find_fault(h);
   if (!fault.empty()) throw DataError(fmt::format("{}: header: {}; {}", path, fault, kRebuild));
-  if (get<uint32_t>(data, kTokenBytesAt) != h.token_bytes()) {
+  if (get_field<uint32_t>(data, kTokenBytesAt) != h.token_bytes()) {
     throw DataError(
         fmt::format("{}: header byte {}: ids of {} bytes, but vocab_size {} asks for {}; {}", path,
-                    kTokenBytesAt, get<uint32_t>(data, kTokenBytesAt), h.vocab_size,
+                    kTokenBytesAt, get_field<uint32_t>(data, kTokenBytesAt), h.vocab_size,
                     h.token_bytes(), kRebuild));
   }
   const int64_t expected = static_cast<int64_t>(kTokenHeaderBytes) + h.tokens * h.token_bytes();

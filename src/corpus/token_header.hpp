@@ -37,6 +37,9 @@ using TokenHeaderBytes = std::array<unsigned char, kTokenHeaderBytes>;
 /// Errors    Internal if a field is outside its range (see check in token_header.cpp)
 TokenHeaderBytes encode_token_header(const TokenHeader& header);
 
+/// The checksum in the header. It covers the payload's checksum, and so stands for the whole file.
+uint64_t token_header_checksum(const TokenHeader& header);
+
 /// Reads and checks a header: magic, version, checksum, then every field.
 ///
 /// `data` holds the first `bytes` bytes of the file (all of it if it is shorter than a header) and

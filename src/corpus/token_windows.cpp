@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows over token files and over random tokens.
+// Windows over token arrays and over random tokens.
 #include "corpus/token_windows.hpp"
 
 #include <algorithm>
@@ -10,35 +10,33 @@
 
 namespace espalier {
 
-FileWindows::FileWindows(const std::vector<std::string>& paths, int64_t seq_length,
-                         VerifyData verify)
-    : seq_length_(seq_length), first_window_{0} {
-  ESPALIER_REQUIRE(!paths.empty() && seq_length >= 1, "{} token files, windows of {} tokens",
-                   paths.size(), seq_length);
-  for (const std::string& path : paths) {
-    const TokenFile& file = files_.emplace_back(path, verify);
-    const int64_t windows = (file.tokens() - 1) / seq_length;
-    if (windows < 1) {
+ArrayWindows::ArrayWindows(std::vector<std::unique_ptr<const TokenArray>> arrays,
+                           int64_t seq_length, ShortArrays shorter)
+    : seq_length_(seq_length), arrays_(std::move(arrays)), first_window_{0} {
+  ESPALIER_REQUIRE(!arrays_.empty() && seq_length >= 1, "{} token arrays, windows of {} tokens",
+                   arrays_.size(), seq_length);
+  for (const auto& array : arrays_) {
+    const int64_t windows = array->tokens() > 0 ? (array->tokens() - 1) / seq_length : 0;
+    if (windows < 1 && shorter == ShortArrays::refuse) {
       throw DataError(
           fmt::format("{}: {} tokens, but one sequence needs {} (batch.seq_length = {} and one "
                       "more as the last "
                       "target); give more text to it, or make batch.seq_length smaller",
-                      path, file.tokens(), seq_length + 1, seq_length));
+                      array->path(), array->tokens(), seq_length + 1, seq_length));
     }
     first_window_.push_back(first_window_.back() + windows);
-    require_same_tokenizer(files_.front(), file);
   }
 }
 
-void FileWindows::read(int64_t window, int32_t* out) const {
+void ArrayWindows::read(int64_t window, int32_t* out) const {
   ESPALIER_REQUIRE(window >= 0 && window < windows(), "window {} of {}", window, windows());
   const auto after = std::upper_bound(first_window_.begin(), first_window_.end(), window);
-  const auto file = static_cast<size_t>(after - first_window_.begin()) - 1;
-  files_[file].read((window - first_window_[file]) * seq_length_, seq_length_ + 1, out);
+  const auto array = static_cast<size_t>(after - first_window_.begin()) - 1;
+  arrays_[array]->read((window - first_window_[array]) * seq_length_, seq_length_ + 1, out);
 }
 
-int32_t FileWindows::end_of_document() const {
-  return static_cast<int32_t>(files_.front().header().end_of_document);
+int32_t ArrayWindows::end_of_document() const {
+  return arrays_.front()->end_of_document();
 }
 
 RandomWindows::RandomWindows(uint64_t seed, uint64_t purpose, int64_t vocab_size,

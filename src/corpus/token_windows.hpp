@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "corpus/token_file.hpp"
+#include "corpus/store/token_array.hpp"
 
 namespace espalier {
 
@@ -28,21 +28,25 @@ inline int64_t spread_window(int64_t i, int64_t wanted, int64_t total) {
   return static_cast<int64_t>(static_cast<__int128>(i) * total / wanted);
 }
 
-/// Windows of token files. Files are one logical array of windows, and no window crosses files;
-/// what is left at the end of a file and fills no window is never read.
-/// Errors    DataError if a file is shorter than one window, or files differ in tokenizer
-class FileWindows : public TokenWindows {
+/// What happens to an array that is shorter than one window.
+enum class ShortArrays { refuse, leave_out };
+
+/// Windows of token arrays. Arrays are one logical row of windows, and no window crosses arrays;
+/// what is left at the end of an array and fills no window is never read.
+/// Errors    DataError if an array is shorter than one window and is not to be left out
+class ArrayWindows : public TokenWindows {
  public:
-  FileWindows(const std::vector<std::string>& paths, int64_t seq_length, VerifyData verify);
+  ArrayWindows(std::vector<std::unique_ptr<const TokenArray>> arrays, int64_t seq_length,
+               ShortArrays shorter);
   int64_t windows() const override { return first_window_.back(); }
   void read(int64_t window, int32_t* out) const override;
   int32_t end_of_document() const override;
-  const std::vector<TokenFile>& files() const { return files_; }
+  const std::vector<std::unique_ptr<const TokenArray>>& arrays() const { return arrays_; }
 
  private:
   int64_t seq_length_;
-  std::vector<TokenFile> files_;
-  std::vector<int64_t> first_window_;  // of each file; the last entry is the number of windows
+  std::vector<std::unique_ptr<const TokenArray>> arrays_;
+  std::vector<int64_t> first_window_;  // of each array; the last entry is the number of windows
 };
 
 /// An endless array of random tokens, each a pure function of (seed, purpose, place): id

@@ -5,8 +5,28 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "corpus/hash.hpp"
 
 namespace espalier {
+
+std::string TokenizerDefinition::name() const {
+  const char* word = kind == TokenizerKind::sentencepiece ? "sentencepiece"
+                     : kind == TokenizerKind::gpt2        ? "gpt2"
+                                                          : "huggingface";
+  if (kind == TokenizerKind::bytes) return "bytes";
+  std::string settings;
+  if (!end_of_document.empty() || special_tokens != SpecialTokens::as_text) {
+    settings =
+        fmt::format("{}:{}", special_tokens == SpecialTokens::as_text ? 0 : 1, end_of_document);
+  }
+  uint64_t hash = settings.empty() ? 0 : hash_bytes(settings.data(), settings.size());
+  for (const auto& file : files) hash = hash_bytes(file.second.data(), file.second.size(), hash);
+  return fmt::format("{}:{:016x}", word, hash);
+}
+
+TokenizerDefinition Tokenizer::definition() const {
+  throw DataError(fmt::format("tokenizer {} has no files to keep; use another", name()));
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> tokens;

@@ -2,6 +2,8 @@
 // UTF-8 checked by table 3-7 of the Unicode Standard.
 #include "corpus/utf8.hpp"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -17,12 +19,14 @@ constexpr bool in_range(unsigned char c, unsigned char low, unsigned char high) 
   return c >= low && c <= high;
 }
 
-// The sequence that starts at p, which is not ASCII; `available` >= 1.
+// The sequence that starts at p; `available` >= 1.
 Sequence read_sequence(const unsigned char* p, size_t available) {
   const unsigned char lead = p[0];
   size_t length = 0;
   unsigned char low = 0x80, high = 0xBF;  // range of the second byte
-  if (in_range(lead, 0xC2, 0xDF)) {
+  if (lead < 0x80) {
+    return {1, true};
+  } else if (in_range(lead, 0xC2, 0xDF)) {
     length = 2;
   } else if (in_range(lead, 0xE0, 0xEF)) {
     length = 3;
@@ -60,6 +64,7 @@ const unsigned char* bytes_of(std::string_view text) {
 }  // namespace
 
 int64_t count_broken_utf8(std::string_view text) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return 0;
   const unsigned char* p = bytes_of(text);
   int64_t broken = 0;
   size_t at = 0;
@@ -73,6 +78,19 @@ int64_t count_broken_utf8(std::string_view text) {
     }
   }
   return broken;
+}
+
+size_t find_broken_utf8(std::string_view text) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return std::string_view::npos;
+  const unsigned char* p = bytes_of(text);
+  for (size_t at = 0; at < text.size();) {
+    at = skip_ascii(p, at, text.size());
+    if (at == text.size()) break;
+    const Sequence s = read_sequence(p + at, text.size() - at);
+    if (!s.valid) return at;
+    at += s.bytes;
+  }
+  return std::string_view::npos;
 }
 
 std::string printable_text(std::string_view text) {
@@ -92,6 +110,20 @@ std::string printable_text(std::string_view text) {
     }
   }
   return out;
+}
+
+Utf8Run utf8_run(std::string_view text) {
+  const unsigned char* p = bytes_of(text);
+  const bool valid = read_sequence(p, text.size()).valid;
+  size_t at = 0;
+  while (at < text.size()) {
+    if (valid) at = skip_ascii(p, at, text.size());
+    if (at == text.size()) break;
+    const Sequence s = read_sequence(p + at, text.size() - at);
+    if (s.valid != valid) break;
+    at += s.bytes;
+  }
+  return {at, valid};
 }
 
 size_t utf8_boundary(std::string_view text, size_t at) {

@@ -14,8 +14,18 @@ namespace espalier {
 /// Source    The Unicode Standard 15, section 3.9, table 3-7 and "maximal subpart"
 int64_t count_broken_utf8(std::string_view text);
 
-/// The text with each broken sequence replaced by U+FFFD: valid UTF-8, for display only.
+/// Where the first broken sequence begins; std::string_view::npos if all is well.
+size_t find_broken_utf8(std::string_view text);
+
+/// The text with each broken sequence replaced by U+FFFD: valid UTF-8.
 std::string printable_text(std::string_view text);
+
+/// The longest beginning of a text, not empty, that is valid UTF-8 throughout or broken throughout.
+struct Utf8Run {
+  size_t bytes;
+  bool valid;
+};
+Utf8Run utf8_run(std::string_view text);
 
 /// The last place <= at where the text may be cut without cutting a character; `at` itself where
 /// the bytes before it are no character. Never 0 unless at is 0 or the first character is longer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a token file and as a text file: read rightly or refused with DataError, never
-// worse. The first byte chooses; the rest is the file, which lives in memory (memfd).
+// Any bytes as a token file: read rightly or refused with DataError, never worse. The file lives in
+// memory (memfd).
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "corpus/document_reader.hpp"
 #include "corpus/hash.hpp"
 #include "corpus/token_file.hpp"
-#include "corpus/utf8.hpp"
 
 namespace {
 
@@ -71,40 +69,10 @@ void fuzz_token_file(const uint8_t* data, size_t size) {
   read_token_file(file.path(), VerifyData::header);
 }
 
-std::string read_documents(const std::string& path, int64_t document_bytes) {
-  DocumentReader reader(path, document_bytes);
-  std::string all;
-  std::string_view document;
-  while (all.size() < (size_t{1} << 22) && reader.next(document)) {
-    require(!document.empty());
-    require(document_bytes == 0 || document.size() <= static_cast<size_t>(document_bytes));
-    require(count_broken_utf8(printable_text(document)) == 0);
-    all.append(document);
-  }
-  return all;
-}
-
-void fuzz_text(const uint8_t* data, size_t size, int64_t document_bytes) {
-  const MemoryFile file(data, size);
-  try {
-    const std::string cut = read_documents(file.path(), document_bytes);
-    const bool gzip = DocumentReader(file.path(), 0).is_gzip();
-    require(gzip == (size >= 2 && data[0] == 0x1f && data[1] == 0x8b));
-    if (!gzip) require(cut.size() == size && std::memcmp(cut.data(), data, size) == 0);
-  } catch (const DataError&) {
-    require(size >= 2 && data[0] == 0x1f);  // plain text of any bytes is readable
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const uint8_t choice = data[0];
-  if (choice % 2 == 0) {
-    fuzz_token_file(data + 1, size - 1);
-  } else {
-    fuzz_text(data + 1, size - 1, choice < 128 ? 64 : 1000);
-  }
+  fuzz_token_file(data, size);
   return 0;
 }

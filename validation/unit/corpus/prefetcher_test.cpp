@@ -127,11 +127,57 @@ TEST(Prefetcher, PassesErrorsOnAtTheirStep) {
   config.monitor.validation_batches = 100;
   const BatchSource source(config, Stream::validation);
   for (const int64_t depth : {0, 1, 3, 50}) {
-    Prefetcher prefetcher(source, {0, 1, 1}, 0, depth);
-    for (int64_t step = 0; step < 5; ++step) EXPECT_EQ(prefetcher.next().size(), 1u);
-    for (int again = 0; again < 2; ++again) {
-      EXPECT_CONTAINS(data_error([&] { prefetcher.next(); }), "token 55 has id");
+    for (const int64_t workers : {1, 2, 9}) {
+      Prefetcher prefetcher(source, {0, 1, 1}, 0, depth, workers);
+      for (int64_t step = 0; step < 5; ++step) EXPECT_EQ(prefetcher.next().size(), 1u);
+      for (int again = 0; again < 2; ++again) {
+        EXPECT_CONTAINS(data_error([&] { prefetcher.next(); }), "token 55 has id");
+      }
     }
+  }
+}
+
+// Two micro-batches of one step are damaged: the first is named, whichever thread was faster.
+TEST(Prefetcher, NamesTheFirstOfSeveralFailures) {
+  const TempFolder folder;
+  std::string bytes =
+      testing::read_bytes(testing::write_documents(folder.at("a"), {testing::random_text(1, 405)}));
+  bytes[128 + 2 * 235 + 1] = 9;
+  bytes[128 + 2 * 215 + 1] = 9;
+  Config config = random_config();
+  config.data.source = DataSource::files;
+  config.data.verify = VerifyData::header;
+  config.model.vocab_size = 257;
+  config.batch = {10, 1, 10};
+  config.data.train = config.data.validation = {folder.write("bad", bytes)};
+  config.monitor.validation_batches = 100;
+  const BatchSource source(config, Stream::validation);
+  for (int again = 0; again < 200; ++again) {
+    Prefetcher prefetcher(source, {0, 10, 1}, 0, 4, 4);
+    for (int64_t step = 0; step < 2; ++step) EXPECT_EQ(prefetcher.next().size(), 10u);
+    EXPECT_CONTAINS(data_error([&] { prefetcher.next(); }), "token 215 has id");
+  }
+}
+
+TEST(Prefetcher, ManyWorkersGiveTheSameStream) {
+  const BatchSource source(random_config(), Stream::train);
+  MicroBatch direct;
+  for (const int64_t workers : {2, 3, 8, 50}) {
+    for (const int64_t depth : {1, 2, 7}) {
+      Prefetcher prefetcher(source, {1, 5, 2}, 5, depth, workers);
+      for (int64_t step = 5; step < 40; ++step) {
+        const auto& batches = prefetcher.next();
+        ASSERT_EQ(batches.size(), 5u);
+        if (step % 9 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        for (int64_t i = 0; i < 5; ++i) {
+          source.fill(step, 1 + 2 * i, direct);
+          EXPECT_EQ(batches[static_cast<size_t>(i)].inputs, direct.inputs);
+          EXPECT_EQ(batches[static_cast<size_t>(i)].token_hash, direct.token_hash);
+        }
+      }
+    }
+    Prefetcher stopped(source, {0, 12, 1}, 0, 3, workers);
+    stopped.next();
   }
 }
 

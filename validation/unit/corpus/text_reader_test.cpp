@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain and gzip text, and every way in which a file can be bad.
-#include "corpus/text_reader.hpp"
+#include "corpus/source/text_reader.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
