@@ -10,6 +10,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/test_hooks.hpp"
+#include "core/units.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {

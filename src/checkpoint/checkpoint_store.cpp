@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/test_hooks.hpp"
+#include "core/units.hpp"
 
 namespace espalier {
 

@@ -3,11 +3,9 @@
 // a manifest decides which checkpoint a run goes on from.
 #include "checkpoint/manifest.hpp"
 
-#include <fmt/chrono.h>
 #include <xxhash.h>
 
 #include <cmath>
-#include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -103,6 +101,10 @@ class Reader {
     const Json& v = value(key);
     if (!v.is_boolean()) fail(key, "is neither true nor false");
     return v.get<bool>();
+  }
+  /// Empty where the key is missing.
+  std::string optional_text(const char* key) {
+    return object_.contains(key) ? text(key) : std::string();
   }
   std::string text(const char* key) { return as_text(value(key), key); }
   std::string as_text(const Json& v, const std::string& key) const {
@@ -212,21 +214,22 @@ std::string manifest_json(const CheckpointManifest& m) {
   ESPALIER_REQUIRE(is_digest(m.state_digest), "the digest \"{}\" at step {}", m.state_digest,
                    m.step);
   for (const auto& [axis, extent] : m.grid) grid[axis] = extent;
-  const Json out = {{"format", kFormat},
-                    {"format_version", kFormatVersion},
-                    {"step", m.step},
-                    {"consumed_tokens", m.consumed_tokens},
-                    {"loss", real_json(m.loss)},
-                    {"healthy", m.is_healthy},
-                    {"files", std::move(files)},
-                    {"state_digest", m.state_digest},
-                    {"ranks", m.ranks},
-                    {"grid", std::move(grid)},
-                    {"hosts", m.hosts},
-                    {"build", m.build},
-                    {"saved", m.saved},
-                    {"save_seconds", m.save_seconds},
-                    {"deck", m.deck}};
+  Json out = {{"format", kFormat},
+              {"format_version", kFormatVersion},
+              {"step", m.step},
+              {"consumed_tokens", m.consumed_tokens},
+              {"loss", real_json(m.loss)},
+              {"healthy", m.is_healthy},
+              {"files", std::move(files)},
+              {"state_digest", m.state_digest},
+              {"ranks", m.ranks},
+              {"grid", std::move(grid)},
+              {"hosts", m.hosts},
+              {"build", m.build},
+              {"saved", m.saved},
+              {"save_seconds", m.save_seconds},
+              {"deck", m.deck}};
+  if (!m.mixture.empty()) out["mixture"] = m.mixture;
   // A path or host name need not be UTF-8; what is not is replaced, or the text were no JSON.
   std::string text = out.dump(1, ' ', false, Json::error_handler_t::replace);
   text.resize(text.size() - 2);  // the line break and the brace, which follow the checksum
@@ -266,13 +269,10 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
   m.saved = in.text("saved");
   m.save_seconds = in.real("save_seconds");
   m.deck = in.text("deck");
+  m.mixture = in.optional_text("mixture");
   in.text("checksum");
   in.refuse_the_rest();
   return m;
-}
-
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 }  // namespace espalier

@@ -24,9 +24,10 @@ struct CheckpointManifest {
   std::vector<std::pair<std::string, int64_t>> grid;  // pp, dp, cp, tp and their extents
   int64_t ranks = 1;
   std::vector<std::string> hosts;
-  std::string deck;   // effective deck, TOML
-  std::string build;  // version, compiler, libraries
-  std::string saved;  // UTC, ISO 8601
+  std::string deck;     // effective deck, TOML
+  std::string mixture;  // how the sources' mix stands, JSON; empty if nothing is mixed
+  std::string build;    // version, compiler, libraries
+  std::string saved;    // UTC, ISO 8601
   double save_seconds = 0.0;
 
   int64_t state_bytes() const;  ///< of all files together
@@ -46,8 +47,5 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& pa
 
 /// The 16 hexadecimal digits of the last line; empty where there are none.
 std::string manifest_checksum(const std::string& text);
-
-/// The time now, as in `saved`: "2026-01-31T12:34:56Z".
-std::string utc_now();
 
 }  // namespace espalier

@@ -54,7 +54,8 @@ KeyValue read_value(const TensorFileReader& file, const std::string& group, cons
     }
     case KeyType::text: return file.text_attribute(group, key.name);
     case KeyType::text_list:
-    case KeyType::integer_list: break;
+    case KeyType::integer_list:
+    case KeyType::range_list: break;
   }
   throw InternalError("the section model has no lists");
 }

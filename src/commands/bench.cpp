@@ -148,6 +148,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(CLI::Range(256, 16384));
   gemm->callback([r, &action] { action = [r] { return bench_gemm(*r); }; });
   add_bench_checkpoint(*verb, action);
+  add_bench_corpus(*verb, action);
   add_bench_saving(*verb, action);
 }
 

@@ -26,7 +26,8 @@ StepBench::StepBench(const Launch& launch)
       data_(launch.blueprint.config, Stream::train),
       session_(make_training_session(launch.blueprint, launch.grid)),
       prefetcher_(std::make_unique<Prefetcher>(data_, own_micro_batches(launch.blueprint), 0,
-                                               launch.blueprint.config.data.prefetch_steps)) {}
+                                               launch.blueprint.config.data.prefetch_steps,
+                                               launch.blueprint.config.data.workers)) {}
 
 double StepBench::step() {
   const Comm& world = launch_.grid.world();

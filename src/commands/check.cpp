@@ -2,6 +2,7 @@
 // espalier check: all faults of a deck at once, before anything is allocated.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "commands/blueprint_text.hpp"
@@ -10,6 +11,9 @@
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/units.hpp"
+#include "corpus/batch_source.hpp"
+#include "deck/corpus_deck.hpp"
 #include "deck/deck.hpp"
 
 namespace espalier {
@@ -29,6 +33,33 @@ void print_summary(const DeckResult& result) {
        origin("run.directory"));
 }
 
+// The stores and files that the deck names, as far as they are here: a deck may be written before.
+ExitCode check_data(Config config) {
+  if (config.data.source != DataSource::files) return ExitCode::success;
+  const bool validates = config.monitor.validation_interval > 0;
+  std::vector<std::string> paths = config.data.train;
+  if (validates)
+    paths.insert(paths.end(), config.data.validation.begin(), config.data.validation.end());
+  std::error_code error;
+  for (const std::string& path : paths)
+    if (!std::filesystem::exists(path, error) && !std::filesystem::exists(path + ".idx", error)) {
+      info("data         {} is not here yet: the data were not looked at", path);
+      return ExitCode::success;
+    }
+  config.data.verify = VerifyData::header;
+  config.data.packing = Packing::chunk;  // a plan would be written into the store
+  try {
+    const BatchSource train(config, Stream::train);
+    if (validates) const BatchSource validation(config, Stream::validation);
+    info("data         {} tokens, {:.2f} epochs in this run",
+         format_count(static_cast<double>(train.tokens())), train.epochs(config.run.steps));
+  } catch (const Error& fault) {
+    std::fprintf(stderr, "%s\n1 fault; nothing was allocated.\n", fault.what());
+    return fault.code();
+  }
+  return ExitCode::success;
+}
+
 int check(const DeckRequest& request) {
   const DeckResult result = read_deck(request);
   for (const Fault& warning : result.warnings) print_warning(warning.text());
@@ -46,6 +77,8 @@ int check(const DeckRequest& request) {
   const Blueprint blueprint = make_heaviest_blueprint(config, ranks);
   print_blueprint(blueprint);
   print_memory_bill(make_memory_bill(blueprint, {}));
+  const ExitCode data = check_data(config);
+  if (data != ExitCode::success) return static_cast<int>(data);
   const size_t warnings = result.warnings.size();
   if (warnings == 0)
     info("no faults");
@@ -62,7 +95,14 @@ void add_check(CLI::App& app, Action& action) {
   verb->add_option("DECK", request->path, "The deck (TOML)")->required();
   verb->add_option("--ranks", request->ranks, "Check the grid against this many ranks");
   add_overrides(*verb, request->overrides);
-  verb->callback([request, &action] { action = [request] { return check(*request); }; });
+  verb->callback([request, &action] {
+    action = [request] {
+      if (!is_corpus_deck(request->path)) return check(*request);
+      if (request->ranks)
+        throw DeckError("check: --ranks is for training; a corpus deck goes with any number");
+      return check_corpus_deck(request->path, request->overrides);
+    };
+  });
 }
 
 }  // namespace espalier

@@ -10,9 +10,9 @@
 #include "commands/checkpoint_place.hpp"
 #include "commands/checkpoint_verbs.hpp"
 #include "commands/run_folder.hpp"
-#include "commands/run_lock.hpp"
 #include "commands/spmd_context.hpp"
 #include "core/error.hpp"
+#include "core/folder_lock.hpp"
 #include "core/log.hpp"
 #include "core/units.hpp"
 #include "deck/deck.hpp"
@@ -104,7 +104,7 @@ int prune(const PruneRequest& request) {
   if (request.is_dry_run) {
     names = store.prune(retention, PruneMode::dry_run);
   } else {
-    const RunLock lock(request.run);
+    const auto lock = lock_run_folder({request.run});
     store.clean();
     names = store.prune(retention, PruneMode::remove);
   }

@@ -60,7 +60,7 @@ int dump_gradients(const DebugRequest& request) {
   else
     write_gradient_dump<float>(request.out, world, rows, parameters, gradients, tokens, config,
                                about);
-  info("loss {:.9g} over {} tokens; wrote {}", loss.mean(), loss.valid_tokens, request.out);
+  info("loss {:.9g} over {} tokens; wrote {}", loss.mean(), loss.batch.valid_tokens, request.out);
   return 0;
 }
 

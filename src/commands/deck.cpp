@@ -8,13 +8,14 @@
 #include "commands/overrides.hpp"
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
+#include "deck/corpus_deck.hpp"
 
 namespace espalier {
 namespace {
 
 struct DeckVerb {
   std::string section;
-  bool markdown = false;
+  bool markdown = false, is_corpus = false;
   DeckRequest effective;
 };
 
@@ -27,6 +28,8 @@ void put(const std::string& text) {
 int run(const DeckVerb& verb) {
   if (!verb.effective.path.empty())
     put(effective_deck(require_deck(verb.effective)));
+  else if (verb.is_corpus)
+    put(verb.markdown ? corpus_deck_reference_markdown() : corpus_deck_reference());
   else
     put(verb.markdown ? deck_reference_markdown() : deck_reference(verb.section));
   return static_cast<int>(ExitCode::success);
@@ -40,11 +43,16 @@ void add_deck(CLI::App& app, Action& action) {
   CLI::Option* section = verb->add_option("SECTION", request->section, "Only this section");
   CLI::Option* markdown =
       verb->add_flag("--markdown", request->markdown, "Print docs/deck.md")->excludes(section);
+  CLI::Option* corpus =
+      verb->add_flag("--corpus", request->is_corpus,
+                     "The keys of corpus decks; with --markdown docs/corpus-deck.md")
+          ->excludes(section);
   CLI::Option* effective =
       verb->add_option("--effective", request->effective.path,
                        "Print this deck with every key and the origin of its value")
           ->excludes(section)
-          ->excludes(markdown);
+          ->excludes(markdown)
+          ->excludes(corpus);
   add_overrides(*verb, request->effective.overrides)->needs(effective);
   verb->callback([request, &action] { action = [request] { return run(*request); }; });
 }

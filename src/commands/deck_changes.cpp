@@ -12,7 +12,7 @@ namespace {
 
 bool is_conduct(const std::string& key, const std::string& section, const Config& after) {
   static const std::set<std::string> keys = {"run.directory", "run.time_limit",
-                                             "data.prefetch_steps", "data.verify"};
+                                             "data.prefetch_steps", "data.workers", "data.verify"};
   // The length of the run is only conduct where the learning rate does not look at it.
   if (key == "run.steps") return after.schedule.decay == DecayKind::constant;
   return section == "checkpoint" || section == "monitor" || keys.count(key) != 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -39,6 +40,32 @@ bool is_spmd_verb(const std::string& word) {
   for (const SpmdVerb& verb : kSpmdVerbs)
     if (word == verb.name) return true;
   return false;
+}
+
+// What launchers tell the processes that they start: MPICH, PMIx (Open MPI, Slurm), Open MPI,
+// Slurm's srun, Cray's PALS, Flux.
+constexpr const char* kLauncherSizes[] = {"PMI_SIZE",
+                                          "OMPI_COMM_WORLD_SIZE",
+                                          "MPI_LOCALNRANKS",
+                                          "MV2_COMM_WORLD_SIZE",
+                                          "SLURM_STEP_NUM_TASKS",
+                                          "PALS_LOCAL_SIZE",
+                                          "FLUX_JOB_SIZE",
+                                          "PMIX_SIZE"};
+
+bool is_one_of_several() {
+  for (const char* name : kLauncherSizes) {
+    const char* const size = std::getenv(name);
+    if (size != nullptr && std::atoll(size) > 1) return true;
+  }
+  return false;
+}
+
+// Verbs of espalier corpus that several processes share, which only espalier-spmd can.
+bool is_team_work(int argc, char** argv) {
+  if (argc < 3 || std::string(argv[1]) != "corpus" || !is_one_of_several()) return false;
+  const std::string verb = argv[2];
+  return verb == "build" || verb == "verify";
 }
 
 /// Replaces this process by espalier-spmd with the same arguments. Throws if it cannot.
@@ -79,7 +106,7 @@ void check_verb(const CLI::App& app, const std::string& word) {
 
 int run(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
-  if (is_spmd_verb(word)) become_spmd(argv);
+  if (is_spmd_verb(word) || is_team_work(argc, argv)) become_spmd(argv);
   CLI::App app("Trains large language models on a Cartesian grid of MPI ranks.", "espalier");
   app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   app.set_help_flag("-h,--help", "Print this help and exit");

@@ -11,7 +11,7 @@
 #include "commands/verbs.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "corpus/tokenizer.hpp"
+#include "corpus/tokenizer/tokenizer_files.hpp"
 #include "corpus/utf8.hpp"
 #include "engine/generator.hpp"
 #include "engine/sampling.hpp"
@@ -21,6 +21,7 @@ namespace {
 
 struct GenerateRequest {
   std::string run, prompt;
+  std::string tokenizer;  // folder; empty: the run's
   int64_t tokens = 256;
   SamplingOptions sampling;
 };
@@ -69,6 +70,39 @@ ModelSource find_model(const std::string& run) {
   return {entry.path, entry.manifest.deck, entry.manifest};
 }
 
+// That of the run, which train copied from its store. A run on files that do not bring one was of
+// bytes in all releases before stores.
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateRequest& request, const ModelSource& model,
+                                          const Config& config) {
+  namespace fs = std::filesystem;
+  std::string folder = request.tokenizer;
+  std::error_code error;
+  // RUN/model.h5, or RUN/checkpoints/step-N.
+  for (fs::path place = fs::absolute(model.path).parent_path();
+       folder.empty() && place.has_relative_path() && place != place.root_path();
+       place = place.parent_path()) {
+    const std::string candidate = RunFolder{place.string()}.tokenizer();
+    if (fs::is_directory(candidate, error)) folder = candidate;
+    if (place.filename() != fs::path(RunFolder{"x"}.checkpoints()).filename()) break;
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!folder.empty()) {
+    tokenizer = open_tokenizer(folder, "");
+  } else {
+    tokenizer = std::make_unique<ByteTokenizer>();
+    if (config.model.vocab_size != tokenizer->vocab_size())
+      warn(
+          "{}: no tokenizer lies beside it, so its ids are taken for bytes; name the folder of one "
+          "with --tokenizer (STORE/tokenizer)",
+          model.path);
+  }
+  if (config.model.vocab_size < tokenizer->vocab_size())
+    throw DataError(fmt::format("{} has a vocabulary of {}, fewer than the {} of tokenizer {}",
+                                model.path, config.model.vocab_size, tokenizer->vocab_size(),
+                                tokenizer->name()));
+  return tokenizer;
+}
+
 void ModelSource::read(const std::vector<TensorRow>& rows, float* flat) const {
   if (!manifest) {
     read_model(path, nullptr, rows, flat);
@@ -108,10 +142,8 @@ int generate(const GenerateRequest& request) {
   model.read(tensor_rows(blueprint.parameters), parameters.master());
   parameters.refresh_compute_copy();
 
-  const ByteTokenizer tokenizer;
-  if (config.model.vocab_size < tokenizer.vocab_size())
-    throw DataError(fmt::format("{} has a vocabulary of {}, fewer than the byte tokenizer's {}",
-                                model.path, config.model.vocab_size, tokenizer.vocab_size()));
+  const std::unique_ptr<Tokenizer> opened = find_tokenizer(request, model, config);
+  const Tokenizer& tokenizer = *opened;
   const int32_t end = tokenizer.end_of_document();
   std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
   if (prompt.empty()) prompt.push_back(end);
@@ -142,6 +174,8 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("RUN", r->run, "Folder of the run (run.directory), or of a checkpoint")
       ->required();
   verb->add_option("--prompt", r->prompt, "Text to continue; empty: the start of a document");
+  verb->add_option("--tokenizer", r->tokenizer,
+                   "Folder of the tokenizer (STORE/tokenizer); default: the run's copy");
   verb->add_option("--tokens", r->tokens, "Most tokens to write (default 256)");
   verb->add_option("--temperature", r->sampling.temperature, "0: the likeliest token (default 1)");
   verb->add_option("--top-k", r->sampling.top_k, "Only the k likeliest tokens; 0: all (default)");

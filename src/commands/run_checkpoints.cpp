@@ -8,6 +8,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "corpus/feed/mixture.hpp"
 
 namespace espalier {
 namespace {
@@ -105,6 +106,7 @@ void RunCheckpoints::save(SaveMode mode) {
   m.ranks = launch_.grid.world().size();
   m.hosts = host_names(launch_.grid);
   m.deck = effective_deck(launch_.deck);
+  m.mixture = encode_mixture(data_.mixture_at(p.step));
   m.build = build_description();
   policy_.begun(p.step, monotonic_seconds());
   last_saved_ = p.step;

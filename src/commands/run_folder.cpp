@@ -10,6 +10,11 @@ namespace espalier {
 
 namespace fs = std::filesystem;
 
+std::unique_ptr<FolderLock> lock_run_folder(const RunFolder& folder) {
+  return std::make_unique<FolderLock>(folder.path, "the run folder",
+                                      "choose another run.directory");
+}
+
 bool is_finished_run(const RunFolder& folder) {
   if (fs::exists(folder.model())) return true;
   std::ifstream metrics(folder.metrics());
@@ -34,7 +39,7 @@ void take_run_folder(const RunFolder& folder, Existing existing) {
   std::error_code error;
   for (const std::string& file :
        {folder.metrics(), folder.model(), folder.deck(), folder.ranks(), folder.checkpoints(),
-        folder.path + "/report.html", folder.path + "/samples.txt"}) {
+        folder.tokenizer(), folder.path + "/report.html", folder.path + "/samples.txt"}) {
     if (!fs::exists(file)) continue;
     if (existing == Existing::refuse)
       throw LaunchError(fmt::format(

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: deck.toml, metrics.jsonl, model.h5, report.html, checkpoints/.
+// The folder of a run: deck.toml, metrics.jsonl, tokenizer/, model.h5, report.html, checkpoints/.
 #pragma once
 
+#include <memory>
 #include <string>
+
+#include "core/folder_lock.hpp"
 
 namespace espalier {
 
@@ -11,9 +14,13 @@ struct RunFolder {
   std::string deck() const { return path + "/deck.toml"; }
   std::string metrics() const { return path + "/metrics.jsonl"; }
   std::string ranks() const { return path + "/ranks.txt"; }
+  std::string tokenizer() const { return path + "/tokenizer"; }  // a folder
   std::string model() const { return path + "/model.h5"; }
   std::string checkpoints() const { return path + "/checkpoints"; }
 };
+
+/// Takes the lock of a run folder. Errors  as FolderLock
+std::unique_ptr<FolderLock> lock_run_folder(const RunFolder& folder);
 
 /// What to do about a run that the folder holds already.
 enum class Existing { refuse, overwrite, resume };

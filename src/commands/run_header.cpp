@@ -59,6 +59,34 @@ RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double p
   return r;
 }
 
+void print_data(const BatchSource& data, const Config& config) {
+  if (config.data.source != DataSource::files) {
+    info("data         random tokens");
+    return;
+  }
+  const int64_t steps = config.run.steps;
+  info("data         {} tokens, {:.2f} epochs in this run",
+       format_count(static_cast<double>(data.tokens())), data.epochs(steps));
+  const std::vector<SourceUse> now = data.sources(0), end = data.sources(steps);
+  constexpr size_t kMostSources = 40;
+  for (size_t i = 0; i < now.size() && now.size() > 1; ++i) {
+    if (i == kMostSources) {
+      info("  and {} more sources", now.size() - i);
+      break;
+    }
+    info("  {:<20} {:>9} tokens, {:6.2f} % of the sequences, {:.2f} epochs", now[i].name,
+         format_count(static_cast<double>(now[i].tokens)), 100.0 * now[i].share, end[i].epochs);
+  }
+  if (config.data.packing == Packing::best_fit) {
+    const PackingCounts packing = data.packing();
+    info("packing      best fit: {:.3f} % padding, {} documents split, {} dropped ({} tokens)",
+         100.0 * packing.padding_share(), packing.split_documents, packing.dropped_documents,
+         packing.dropped_tokens);
+  }
+  for (const std::string& note : data.repeat_notes(steps)) info("  {}", note);
+  for (const std::string& warning : data.repeat_warnings(steps)) warn("{}", warning);
+}
+
 void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill& bill,
                       const BatchSource& data) {
   const Blueprint& b = launch.blueprint;
@@ -88,11 +116,7 @@ void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill
     info("stages       {} on {} ranks, layers {}", r.stage_layers.size(),
          b.config.grid.pipeline_parallel, stages);
   }
-  if (b.config.data.source == DataSource::files)
-    info("data         {} tokens, {:.2f} epochs in this run",
-         format_count(static_cast<double>(data.tokens())), data.epochs(b.config.run.steps));
-  else
-    info("data         random tokens");
+  print_data(data, b.config);
   print_memory_bill(bill);
   info("forecast     {} a step at the GEMM rate", format_duration(r.predicted_step_seconds));
 }

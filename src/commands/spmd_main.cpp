@@ -66,6 +66,7 @@ int parse_and_run(int argc, char** argv) {
   add_bench(app, action);
   add_checkpoint(app, action);
   add_debug(app, action);
+  add_corpus(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

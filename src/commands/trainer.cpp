@@ -9,6 +9,8 @@
 #include "core/log.hpp"
 #include "core/test_hooks.hpp"
 #include "core/units.hpp"
+#include "corpus/feed/mixture.hpp"
+#include "corpus/tokenizer/tokenizer_files.hpp"
 #include "grid/agreement.hpp"
 #include "monitor/memory.hpp"
 #include "optim/learning_rate.hpp"
@@ -31,9 +33,7 @@ Trainer::Trainer(const Launch& launch, const StartRequest& request)
       folder_{launch.blueprint.config.run.directory},
       started_(monotonic_seconds()) {
   // Data first: a missing file must not cost an allocation.
-  training_data_ = std::make_unique<BatchSource>(config_, Stream::train);
-  if (config_.monitor.validation_interval > 0)
-    validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
+  open_data();
   const ResumeChoice choice = take_folder(request);
   own_ = own_micro_batches(launch_.blueprint);
   // Once even where the deck knows the peak: the bill counts the library's memory as it stands.
@@ -60,8 +60,28 @@ Trainer::Trainer(const Launch& launch, const StartRequest& request)
   record.first_step = checkpoints_->step() + 1;
   if (leads()) begin_metrics(record);
   const int64_t first = is_broken_for_test("resume_position") ? 0 : checkpoints_->step();
-  prefetcher_ =
-      std::make_unique<Prefetcher>(*training_data_, own_, first, config_.data.prefetch_steps);
+  prefetcher_ = std::make_unique<Prefetcher>(*training_data_, own_, first,
+                                             config_.data.prefetch_steps, config_.data.workers);
+}
+
+// A plan of packing that is missing is made once, by one rank, and found by the others.
+void Trainer::open_data() {
+  const auto open = [&] {
+    training_data_ = std::make_unique<BatchSource>(config_, Stream::train);
+    if (config_.monitor.validation_interval > 0)
+      validation_data_ = std::make_unique<BatchSource>(config_, Stream::validation);
+    const std::string& folder = training_data_->tokenizer_folder();
+    if (!folder.empty() && leads())
+      tokenizer_ = open_tokenizer(folder, training_data_->tokenizer());
+  };
+  const Comm& world = launch_.grid.world();
+  const bool plans = config_.data.packing == Packing::best_fit;
+  run_agreed(world, [&] {
+    if (leads() || !plans) open();
+  });
+  run_agreed(world, [&] {
+    if (!leads() && plans) open();
+  });
 }
 
 bool Trainer::leads() const {
@@ -75,7 +95,7 @@ ResumeChoice Trainer::take_folder(const StartRequest& request) {
   run_agreed(world, [&] {
     if (!leads()) return;
     make_run_folder(folder_);
-    lock_ = std::make_unique<RunLock>(folder_.path);
+    lock_ = lock_run_folder(folder_);
   });
   ResumeChoice choice;
   if (!request.resume.empty()) choice = find_resume_points(launch_, request.resume, folder_);
@@ -104,7 +124,10 @@ ResumeChoice Trainer::take_folder(const StartRequest& request) {
 
 void Trainer::resume(const ResumeChoice& choice) {
   const ResumedState state = resume_session(launch_, choice, *session_);
-  training_data_->continue_from(state.progress.step, state.progress.next_sequence);
+  const std::string mixture =
+      is_broken_for_test("resume_mixture") ? std::string() : state.point.manifest.mixture;
+  training_data_->continue_from(state.progress.step, state.progress.next_sequence,
+                                decode_mixture(mixture, state.point.folder + "/" + kManifestFile));
   checkpoints_->resume(state, choice.is_own);
   if (continues_)
     run_agreed(launch_.grid.world(), [&] {
@@ -153,6 +176,8 @@ StopReason Trainer::one_step(int64_t step) {
   const double waited = prefetcher_->wait_seconds();
   const std::vector<MicroBatch>& batches = prefetcher_->next();
   const double data_wait = prefetcher_->wait_seconds() - waited;
+  own_work_ = 0;
+  for (const MicroBatch& batch : batches) own_work_ += batch.attention_work;
   const double rate =
       learning_rate(config_.schedule, config_.optimizer, config_.run.steps, step - 1);
   const StepOutcome outcome = session_->step(batches, rate);
@@ -199,8 +224,8 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.learning_rate = learning_rate;
   m.loss_scale = outcome.loss_scale;
   m.skipped = outcome.skipped;
-  m.tokens = outcome.valid_tokens;
-  m.consumed_tokens = checkpoints_->consumed_tokens() + outcome.valid_tokens;
+  m.tokens = outcome.batch.valid_tokens;
+  m.consumed_tokens = checkpoints_->consumed_tokens() + outcome.batch.valid_tokens;
   m.step_seconds = seconds;
   m.tokens_per_second = static_cast<double>(launch_.blueprint.tokens_per_step) / seconds;
   m.model_flops_per_second =
@@ -208,7 +233,10 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.mfu =
       m.model_flops_per_second / (peak_flops_ * static_cast<double>(launch_.grid.world().size()));
   m.data_wait_seconds = data_wait;
-  m.token_hash = outcome.token_hash;
+  m.token_hash = outcome.batch.token_hash;
+  m.padding = outcome.batch.padding;
+  m.position = training_data_->position_of(step - 1);
+  m.skipped_positions = training_data_->skipped_in(step - 1);
   m.elapsed_seconds = monotonic_seconds() - started_;
   Profile::instance().add(Part::data, data_wait);
   for (const Comm* axis : launch_.grid.comms()) {
@@ -234,12 +262,15 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   }
   const ResidentMemory resident = resident_memory();
   const StepWishes own = checkpoints_->wishes(step, seconds);
-  int64_t largest[4] = {resident.total, resident.peak, own.save, own.stop};
-  launch_.grid.world().all_reduce(largest, 4, ReduceOp::max);
+  int64_t largest[5] = {resident.total, resident.peak, own.save, own.stop, own_work_};
+  launch_.grid.world().all_reduce(largest, 5, ReduceOp::max);
   launch_.grid.world().take_stats();  // measuring is no part of the next step
   m.memory_bytes = largest[0];
   m.peak_memory_bytes = largest[1];
   wishes_ = {largest[2], largest[3]};
+  m.attention_imbalance = static_cast<double>(largest[4]) *
+                          static_cast<double>(config_.grid.data_parallel) /
+                          static_cast<double>(std::max<int64_t>(1, outcome.batch.attention_work));
   return m;
 }
 
@@ -253,7 +284,7 @@ std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
       validation_data_->fill(batch, own_.index(i), batches[static_cast<size_t>(i)]);
     const LossSum loss = session_->evaluate(batches);
     sum += loss.sum;
-    tokens += loss.valid_tokens;
+    tokens += loss.batch.valid_tokens;
   }
   for (const Comm* axis : launch_.grid.comms()) axis->take_stats();
   return ValidationMetrics{step, sum / static_cast<double>(tokens), tokens};

@@ -8,10 +8,11 @@
 
 #include "commands/run_checkpoints.hpp"
 #include "commands/run_folder.hpp"
-#include "commands/run_lock.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
+#include "core/folder_lock.hpp"
 #include "corpus/prefetcher.hpp"
+#include "corpus/tokenizer.hpp"
 #include "monitor/metrics.hpp"
 #include "monitor/progress.hpp"
 #include "monitor/run_time.hpp"
@@ -31,6 +32,7 @@ class Trainer {
   int run();
 
  private:
+  void open_data();
   ResumeChoice take_folder(const StartRequest& request);
   void resume(const ResumeChoice& choice);
   void write_history();
@@ -53,10 +55,12 @@ class Trainer {
   const Launch& launch_;
   const Config& config_;
   RunFolder folder_;
-  std::unique_ptr<RunLock> lock_;  // on rank 0
+  std::unique_ptr<FolderLock> lock_;  // on rank 0
   double started_ = 0.0;
   std::unique_ptr<BatchSource> training_data_, validation_data_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // of a store; on rank 0
   MicroBatchRange own_;
+  int64_t own_work_ = 0;     // attention work of this rank's micro-batches of the step
   double peak_flops_ = 0.0;  // of one rank
   MemoryBill bill_;
   std::unique_ptr<TrainingSession> session_;

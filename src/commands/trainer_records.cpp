@@ -9,6 +9,7 @@
 #include "core/durable_file.hpp"
 #include "core/log.hpp"
 #include "core/units.hpp"
+#include "corpus/tokenizer/tokenizer_files.hpp"
 #include "monitor/memory.hpp"
 
 namespace espalier {
@@ -66,6 +67,7 @@ void Trainer::write_ranks() {
 void Trainer::begin_metrics(const RunRecord& record) {
   if (continues_) earlier_ = read_run_time(folder_.metrics(), checkpoints_->step());
   write_text_file(folder_.deck(), effective_deck(launch_.deck));
+  if (tokenizer_) save_tokenizer(*tokenizer_, folder_.tokenizer());
   writer_ = std::make_unique<MetricsWriter>(
       folder_.metrics(), continues_ ? MetricsMode::append : MetricsMode::truncate);
   if (!continues_) write_history();

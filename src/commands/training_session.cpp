@@ -109,8 +109,10 @@ class Session final : public TrainingSession {
 template <class T>
 LossSum Session<T>::combine(const std::vector<double>& sums,
                             const std::vector<MicroBatch>& batches) const {
+  constexpr int64_t kBatchSums = 4;
   ExactSum exact;
-  uint64_t numbers[ExactSum::kWords + 2] = {};
+  uint64_t numbers[ExactSum::kWords + kBatchSums] = {};
+  uint64_t* const batch = numbers + ExactSum::kWords;
   const RankPlace& me = blueprint_.rank;
   const bool contributes = me.tensor == 0 &&
                            me.pipeline + 1 == blueprint_.config.grid.pipeline_parallel &&
@@ -120,16 +122,19 @@ LossSum Session<T>::combine(const std::vector<double>& sums,
     for (int64_t i = 0; i < ExactSum::kWords; ++i)
       numbers[i] = static_cast<uint64_t>(exact.words()[i]);
     for (const MicroBatch& b : batches) {
-      numbers[ExactSum::kWords] += static_cast<uint64_t>(b.valid_tokens);
-      numbers[ExactSum::kWords + 1] += b.token_hash;
+      batch[0] += static_cast<uint64_t>(b.valid_tokens);
+      batch[1] += b.token_hash;
+      batch[2] += static_cast<uint64_t>(b.padding);
+      batch[3] += static_cast<uint64_t>(b.attention_work);
     }
   }
-  grid_.world().all_reduce(numbers, ExactSum::kWords + 2, ReduceOp::sum);
+  grid_.world().all_reduce(numbers, ExactSum::kWords + kBatchSums, ReduceOp::sum);
   ExactSum total;
   int64_t* words = total.words();
   for (int64_t i = 0; i < ExactSum::kWords; ++i) words[i] = static_cast<int64_t>(numbers[i]);
-  return {total.value(), static_cast<int64_t>(numbers[ExactSum::kWords]),
-          numbers[ExactSum::kWords + 1]};
+  return {total.value(),
+          {static_cast<int64_t>(batch[0]), batch[1], static_cast<int64_t>(batch[2]),
+           static_cast<int64_t>(batch[3])}};
 }
 
 // Gradients of gradient_scale times the sum of all losses, summed over micro-batches and ranks.
@@ -180,8 +185,7 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
   if (kScales) scale = outcome.loss_scale / static_cast<double>(blueprint_.tokens_per_step);
   const LossSum loss = backward(batches, scale);
   outcome.loss = loss.mean();
-  outcome.valid_tokens = loss.valid_tokens;
-  outcome.token_hash = loss.token_hash;
+  outcome.batch = loss.batch;
   if (!std::isfinite(outcome.loss) && !kScales)
     throw NumericalError(
         fmt::format("the loss is {}; lower optimizer.learning_rate, lengthen schedule.warmup_steps "
@@ -189,7 +193,7 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
                     outcome.loss));
 
   const SquareSums squares = square_sums();
-  const double unscale = 1.0 / (static_cast<double>(loss.valid_tokens) * scale);
+  const double unscale = 1.0 / (static_cast<double>(loss.batch.valid_tokens) * scale);
   outcome.gradient_norm = std::sqrt(squares.sum.value()) * unscale;
   if (!squares.is_finite() && !kScales)
     throw NumericalError(fmt::format(
@@ -213,7 +217,7 @@ template <class T>
 LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
   const LossSum loss = backward(batches, 1.0);
   Real* sums = blocks_.sums();
-  const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.valid_tokens));
+  const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.batch.valid_tokens));
   for (const OwnedRange& range : own_part()) {
     Real* own = sums + (blocks_.sums_indexing() == Indexing::flat ? range.flat : range.compact);
     Kokkos::parallel_for(

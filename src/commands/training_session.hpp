@@ -15,21 +15,27 @@
 
 namespace espalier {
 
+/// Of all micro-batches of a step, each once.
+struct BatchSums {
+  int64_t valid_tokens = 0;
+  uint64_t token_hash = 0;
+  int64_t padding = 0;         // tokens that only fill up
+  int64_t attention_work = 0;  // sum over documents of length^2
+};
+
 /// What a step did, the same on every rank.
 struct StepOutcome {
   double loss = 0.0;           // nats a valid token
   double gradient_norm = 0.0;  // before clipping
   double loss_scale = 1.0;     // used in this step
   bool skipped = false;        // fp16: gradients overflowed, nothing was updated
-  int64_t valid_tokens = 0;
-  uint64_t token_hash = 0;
+  BatchSums batch;
 };
 
 struct LossSum {
   double sum = 0.0;
-  int64_t valid_tokens = 0;
-  uint64_t token_hash = 0;
-  double mean() const { return sum / static_cast<double>(valid_tokens); }
+  BatchSums batch;
+  double mean() const { return sum / static_cast<double>(batch.valid_tokens); }
 };
 
 /// Times of one step's forward and backward passes.

@@ -74,6 +74,10 @@ std::string metrics_line(const StepMetrics& m) {
   out["model_flops_per_second"] = number(m.model_flops_per_second);
   out["mfu"] = number(m.mfu);
   out["data_wait_seconds"] = number(m.data_wait_seconds);
+  out["position"] = m.position;
+  if (!m.skipped_positions.empty()) out["skipped_positions"] = m.skipped_positions;
+  out["padding"] = m.padding;
+  out["attention_imbalance"] = number(m.attention_imbalance);
   out["token_hash"] = hash_text(m);
   out["communication"] = communication(m.communication);
   out["seconds_by_part"] = parts;

@@ -3,6 +3,7 @@
 // docs/metrics.md defines each of them; the report reads the file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -40,7 +41,11 @@ struct StepMetrics {
   double model_flops_per_second = 0.0;
   double mfu = 0.0;                ///< a fraction, 1 = peak; 0 if the peak is unknown
   double data_wait_seconds = 0.0;  ///< wait for the prefetch thread
-  uint64_t token_hash = 0;         ///< of the token ids of the step; written as 16 hex digits
+  int64_t position = 0;            ///< of the stream, with which the step began
+  std::vector<std::array<int64_t, 2>> skipped_positions;  ///< [from, to) that it jumped over
+  int64_t padding = 0;                                    ///< tokens that only fill up sequences
+  double attention_imbalance = 0.0;  ///< attention work of the rank with most over the mean
+  uint64_t token_hash = 0;           ///< of the token ids of the step; written as 16 hex digits
   std::map<std::string, CommunicationMetrics> communication;  ///< by axis
   std::map<std::string, double> seconds_by_part;  ///< by blueprint's part_name(): matmul, ...
   /// Seconds that each stage of this rank's pipeline computed, in the order of the model; empty

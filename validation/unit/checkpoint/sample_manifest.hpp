@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/manifest.hpp"
+#include "core/units.hpp"
 
 namespace espalier {
 

@@ -26,6 +26,9 @@ StepMetrics some_step() {
   m.tokens = 4000;
   m.consumed_tokens = 28000;
   m.step_seconds = 0.5;
+  m.position = 56;
+  m.padding = 11;
+  m.attention_imbalance = 1.25;
   m.token_hash = 0x00ab54a98ceb1f0aull;
   m.communication["dp"] = {1024, 3, 0.25, 0.125};
   m.stage_seconds = {0.25, 0.5};
@@ -65,7 +68,16 @@ TEST(Metrics, StepLineHasEveryField) {
     EXPECT_TRUE(json[key].is_number()) << key;
   EXPECT_EQ(json["stage_seconds"], Json::array({0.25, 0.5}));
   EXPECT_EQ(json["pipeline_bubble"], 0.125);
-  EXPECT_EQ(json.size(), 22u);
+  EXPECT_EQ(json["position"], 56);
+  EXPECT_EQ(json["padding"], 11);
+  EXPECT_EQ(json["attention_imbalance"], 1.25);
+  EXPECT_EQ(json.size(), 25u);
+}
+
+TEST(Metrics, SkippedPositionsStandWhereTheyWereSkipped) {
+  StepMetrics m = some_step();
+  m.skipped_positions = {{5, 9}, {70, 90}};
+  EXPECT_EQ(Json::parse(metrics_line(m))["skipped_positions"], Json::parse("[[5,9],[70,90]]"));
 }
 
 TEST(Metrics, EmptyMapsAreObjects) {
