@@ -20,7 +20,7 @@ split_words() {
   for word in "$@"; do
     case ${word%%=*} in
       data.source) # of matrix.sh, which makes the documents
-        arithmetic+=("$word" "data.train=[\"$work/documents.train.tok\"]" model.vocab_size=259) ;;
+        arithmetic+=("$word" "data.train=[\"$work/documents\"]" model.vocab_size=259) ;;
       *.*) arithmetic+=("$word") ;;
       *) grid+=("grid.$word") ;;
     esac

@@ -35,9 +35,9 @@ case $check in
     some "$files"
     bad=0
     for file in $files; do
-      folder=$(dirname "$file")
+      folder=$(echo "$file" | cut -d/ -f1-2)  # a room lists its subfolders too
       cat "$folder/sources.cmake" "$folder/CMakeLists.txt" 2>/dev/null |
-        tr -s ' ()\t' '\n' | grep -qxF "$(basename "$file")" || {
+        tr -s ' ()\t' '\n' | grep -qxF "${file#"$folder"/}" || {
         echo "$file:1: listed neither in $folder/sources.cmake nor in $folder/CMakeLists.txt"
         bad=1
       }
