@@ -16,40 +16,26 @@ export OMP_NUM_THREADS=1 # a rank is a core
 stage() { printf '\n== %s\n' "$*"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
-texts=()
+found=0
 for language in en de fr es it pt ja zh-cn; do
-  file=$books/debian-reference.$language.txt.gz
-  [ -r "$file" ] && texts+=("$file")
+  [ -r "$books/debian-reference.$language.txt.gz" ] && found=$((found + 1))
 done
-[ "${#texts[@]}" -ge 2 ] || fail "fewer than two debian-reference.*.txt.gz in $books;
+[ "$found" -eq 8 ] || fail "only $found of 8 debian-reference.LANGUAGE.txt.gz in $books;
   on Debian run make demo (it installs debian-reference-en, -de, ...), else set DEMO_BOOKS to a
   folder with such files"
 mkdir -p demo
 
-stage "corpus: ${#texts[@]} languages"
-"$bin/espalier" corpus build --out demo/corpus --held-out 0.05 --document-bytes 4096 --seed 1 \
-  "${texts[@]}"
-
-# Both losses are taken over the same held-out windows: those that the deck validates on. It takes
-# whole global batches, as many as it asks for and the file holds (2 bytes a token, see
-# docs/token-file-format.md).
-deck=$("$bin/espalier" deck --effective inputs/demo.toml)
-setting() { sed -n "s/^$1 = \([0-9]*\).*/\1/p" <<<"$deck"; }
-length=$(setting seq_length)
-batch=$(setting global_batch_size)
-batches=$(setting validation_batches)
-held=$((($(stat -c %s demo/corpus.validation.tok) - 128) / 2))
-most=$(((held - 1) / length / batch))
-[ "$most" -ge 1 ] || fail "the held-out text fills no global batch of the deck"
-windows=$(((batches < most ? batches : most) * batch))
-stage "baseline: byte unigram and bigram, $windows windows of $length held-out bytes"
-"$bin/espalier" corpus baseline --train demo/corpus.train.tok \
-  --validation demo/corpus.validation.tok --seq-length "$length" --windows "$windows" \
-  --json demo/baseline.json
-
-stage "train: inputs/demo.toml on $ranks ranks"
 launch=("${MPIEXEC:-mpiexec}" "${MPIEXEC_NUMPROC_FLAG:--n}" "$ranks")
 [ -n "${MPIEXEC_PREFLAGS:-}" ] && launch+=("$MPIEXEC_PREFLAGS")
+
+stage "corpus: inputs/demo-corpus.toml, $found languages, $ranks ranks"
+sed "s|/usr/share/debian-reference|$books|" inputs/demo-corpus.toml >demo/corpus.toml
+"${launch[@]}" "$bin/espalier-spmd" corpus build demo/corpus.toml --overwrite
+
+stage "baseline: byte unigram and bigram on what the run validates on"
+"$bin/espalier" corpus baseline --deck inputs/demo.toml --json demo/baseline.json
+
+stage "train: inputs/demo.toml on $ranks ranks"
 "${launch[@]}" "$bin/espalier-spmd" train inputs/demo.toml --overwrite
 cp demo/baseline.json "$run/baseline.json" # the report draws it beside the loss
 
