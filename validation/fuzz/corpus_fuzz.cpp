@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a token file: read rightly or refused with DataError, never worse. The file lives in
 // memory (memfd).
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,22 +10,11 @@
 #include "core/error.hpp"
 #include "corpus/hash.hpp"
 #include "corpus/token_file.hpp"
+#include "memory_file.hpp"
 
 namespace {
 
 using namespace espalier;
-
-class MemoryFile {
- public:
-  MemoryFile(const uint8_t* data, size_t size) : fd_(::memfd_create("fuzz", 0)) {
-    if (fd_ < 0 || ::write(fd_, data, size) != static_cast<ssize_t>(size)) std::abort();
-  }
-  ~MemoryFile() { ::close(fd_); }
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
- private:
-  int fd_;
-};
 
 void require(bool condition) {
   if (!condition) std::abort();

@@ -2,9 +2,6 @@
 // Any bytes as an input of a corpus: JSON Lines, HTML, text in all cuts, gzip or zstd. Read, or
 // refused with DataError, never worse; and plain files give the same documents in any pieces.
 // The first three bytes choose; the rest is the file, which lives in memory (memfd).
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -13,24 +10,11 @@
 #include "core/error.hpp"
 #include "corpus/source/document_stream.hpp"
 #include "corpus/utf8.hpp"
+#include "memory_file.hpp"
 
 namespace {
 
 using namespace espalier;
-
-class MemoryFile {
- public:
-  MemoryFile(const uint8_t* data, size_t size) : fd_(::memfd_create("fuzz", 0)) {
-    if (fd_ < 0 || ::write(fd_, data, size) != static_cast<ssize_t>(size)) std::abort();
-  }
-  ~MemoryFile() { ::close(fd_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
- private:
-  int fd_;
-};
 
 void require(bool condition) {
   if (!condition) std::abort();

@@ -24,18 +24,7 @@ try() {
     code=0
     ESPALIER_TEST_BREAK=$broken start "$ranks" "$work/many" "$deck" --resume "${common[@]}" "$@" ||
       code=$?
-    if judge_end "$hook" "$work/one" "$work/many" $code >"$work/verdict"; then
-      verdict=same
-    else
-      verdict=$(cut -d' ' -f1 "$work/verdict" | head -n 1)
-    fi
-    if [ "$verdict" = "$([ -z "$broken" ] && echo same || echo DIFFERENT)" ]; then
-      echo "$verdict ${broken:+without }$broken"
-    else
-      echo "WRONG: ${broken:-whole} is $verdict"
-      cat "$work/verdict"
-      bad=$((bad + 1))
-    fi
+    expect_end "$hook" "$broken" "" "$work/one" "$work/many" $code
   done
 }
 

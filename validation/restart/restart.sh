@@ -45,6 +45,22 @@ results() {
     sort -n
 }
 
+# expect_end NAME HOOK PLACE ONE MANY CODE: says whether judge_end's verdict is "same", or
+# DIFFERENT where a hook broke something; a wrong one counts in $bad.
+expect_end() {
+  local hook=$2 place=$3 one=$4 many=$5 code=$6 name=$1 verdict=same wanted=same
+  [ -z "$hook" ] || wanted=DIFFERENT
+  judge_end "$name" "$one" "$many" "$code" >"$many.verdict" ||
+    verdict=$(cut -d' ' -f1 "$many.verdict" | head -n 1)
+  if [ "$verdict" = "$wanted" ]; then
+    echo "$verdict $name${hook:+ without $hook}$place"
+  else
+    echo "WRONG: $name${hook:+ without $hook}$place is $verdict"
+    cat "$many.verdict"
+    bad=$((bad + 1))
+  fi
+}
+
 # judge_end NAME ONE MANY CODE: whether a run that was interrupted ended as the undisturbed one:
 # the same results of every step and the same bytes in the last checkpoint.
 judge_end() {

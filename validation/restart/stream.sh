@@ -36,7 +36,7 @@ common+=(data.source=files "data.train=[\"$work/store\"]" "data.validation=[\"$w
 
 # stream NAME CONTROL [key=value ...]: CONTROL is the hook that must show, or none.
 stream() {
-  local name=$1 control=$2 code layout verdict hook
+  local name=$1 control=$2 code layout hook
   shift 2
   start 1 "$work/one" "$deck" "${common[@]}" "$@" || { cat "$work/one.log"; exit 1; }
   ESPALIER_TEST_KILL=save.retention:0 start 1 "$work/first" "$deck" "${common[@]}" "$@" || true
@@ -50,16 +50,7 @@ stream() {
     # shellcheck disable=SC2086  # the words of a layout
     ESPALIER_TEST_BREAK=$hook start ${layout%% *} "$work/many" "$deck" --resume "${common[@]}" "$@" \
       ${layout#* } || code=$?
-    verdict=same
-    judge_end "$name" "$work/one" "$work/many" $code >"$work/verdict" ||
-      verdict=$(cut -d' ' -f1 "$work/verdict" | head -n 1)
-    if [ "$verdict" = "$([ -z "$hook" ] && echo same || echo DIFFERENT)" ]; then
-      echo "$verdict $name ${hook:+without $hook} on $layout"
-    else
-      echo "WRONG: $name ${hook:+without $hook} on $layout is $verdict"
-      cat "$work/verdict"
-      bad=$((bad + 1))
-    fi
+    expect_end "$name" "$hook" " on $layout" "$work/one" "$work/many" $code
   done
   rm -rf "$work"/one* "$work"/first*
 }

@@ -40,24 +40,20 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, code));
 }
 
-std::string manifest_of(const std::string& folder) {
-  return folder + "/" + kManifestName;
-}
-
 std::string replaced(const BuildFolder& folder) {
   return folder.output + ".replaced";
 }
 
 void check_output(const BuildFolder& folder, bool may_replace) {
   const std::string &output = folder.output, old = replaced(folder);
-  if (exists(old) && !exists(manifest_of(old)))
+  if (exists(old) && !exists(manifest_path(old)))
     throw LaunchError(fmt::format(
         "{}: is in the way of the build, and no store; move it, or choose another build.output",
         old));
   if (!exists(output)) return;
   if (!fs::is_directory(output))
     throw LaunchError(fmt::format("{}: is no folder; choose another build.output", output));
-  if (exists(manifest_of(output))) {
+  if (exists(manifest_path(output))) {
     if (may_replace) return;
     const std::string remains =
         exists(old) ? fmt::format(" ({} is the one before it: remove it)", old) : "";
@@ -76,7 +72,7 @@ void check_output(const BuildFolder& folder, bool may_replace) {
 // All but the lock, which is held; first what says how far the build is.
 void empty_folder(const BuildFolder& folder) {
   const std::string building = folder.building();
-  remove_tree(manifest_of(building));
+  remove_tree(manifest_path(building));
   remove_tree(folder.plan());
   for (const auto& entry : fs::directory_iterator(building))
     if (entry.path().filename() != kLockName) remove_tree(entry.path().string());
@@ -114,9 +110,8 @@ std::vector<std::string> other_build(const BuildFolder& folder, const BuildPlan&
   if (is_broken_for_test("corpus_plan")) return {};
   if (exists(folder.plan()))
     return plan_differences(read_text_file(folder.plan(), kLargestText), encode_plan(plan));
-  const std::string path = manifest_of(folder.building());
-  if (!exists(path)) return {"nothing says what it is of"};
-  const StoreManifest manifest = decode_manifest(read_text_file(path, kLargestText), path);
+  if (!exists(manifest_path(folder.building()))) return {"nothing says what it is of"};
+  const StoreManifest manifest = read_manifest(folder.building());
   if (manifest.details.value("plan", "") == plan_fingerprint(plan)) return {};
   return {"it is whole, but of another deck or other files"};
 }
@@ -127,7 +122,7 @@ BuildState compare_build(const BuildFolder& folder, const BuildPlan& plan, bool 
   if (is_untouched(building)) return BuildState::fresh;
   const std::vector<std::string> differences = other_build(folder, plan);
   if (differences.empty())  // the manifest comes last
-    return exists(manifest_of(building)) ? BuildState::whole : BuildState::unfinished;
+    return exists(manifest_path(building)) ? BuildState::whole : BuildState::unfinished;
   if (!may_replace)
     throw LaunchError(fmt::format(
         "{}: holds an unfinished build of something else; finish that one, remove the folder, or "
@@ -140,8 +135,8 @@ BuildState compare_build(const BuildFolder& folder, const BuildPlan& plan, bool 
 TakenFolder take_folder(const BuildFolder& folder, const BuildPlan& plan, bool may_replace) {
   check_output(folder, may_replace);
   const std::string building = folder.building();
-  const bool is_build =
-      exists(building + "/" + kLockName) || exists(folder.plan()) || exists(manifest_of(building));
+  const bool is_build = exists(building + "/" + kLockName) || exists(folder.plan()) ||
+                        exists(manifest_path(building));
   if (exists(building) && !is_build && !fs::is_empty(building))
     throw LaunchError(fmt::format(
         "{}: is in the way of the build, and of no other one; move it, or choose another "
@@ -185,7 +180,7 @@ void publish_store(const BuildFolder& folder) {
   flush_folder(building);
   test_point("corpus_rename");
   remove_store(old);
-  if (exists(manifest_of(folder.output))) rename_durably(folder.output, old);
+  if (exists(manifest_path(folder.output))) rename_durably(folder.output, old);
   test_point("corpus_exchange");
   remove_tree(building + "/" + kLockName);
   rename_durably(building, folder.output);

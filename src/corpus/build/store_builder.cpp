@@ -17,8 +17,6 @@
 #include "corpus/build/piece_builder.hpp"
 #include "corpus/build/progress_board.hpp"
 #include "corpus/build/work_share.hpp"
-#include "corpus/clean/cleaner.hpp"
-#include "corpus/clean/min_hash.hpp"
 #include "corpus/tokenizer/tokenizer_files.hpp"
 
 namespace espalier {
@@ -88,7 +86,6 @@ class StoreBuilder {
       state_ = taken.state;
       lock_ = std::move(taken.lock);
       text = encode_plan(plan_);
-      if (state_ != BuildState::whole) ProgressBoard::make(folder_.board(), team_.size());
     });
     state_ = static_cast<BuildState>(
         std::stoi(team_.from_first(std::to_string(static_cast<int>(state_)))));
@@ -241,10 +238,9 @@ class StoreBuilder {
       for (const char* stream : {"/train", "/validation"})
         flush_folder(folder_.building() + stream);
       test_point("corpus_manifest");
-      write_text_file(folder_.building() + "/" + kManifestName, encode_manifest(report_.manifest));
+      write_text_file(manifest_path(folder_.building()), encode_manifest(report_.manifest));
     } else {
-      const std::string path = folder_.building() + "/" + kManifestName;
-      report_.manifest = decode_manifest(read_text_file(path, kLargestList), path);
+      report_.manifest = read_manifest(folder_.building());
       report_.pieces_found = report_.pieces;
     }
     publish_store(folder_);

@@ -3,7 +3,6 @@
 #include "corpus/clean/key_file.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -154,8 +153,8 @@ KeyHeader read_key_header(const std::string& path) {
   return header;
 }
 
-KeyFile::KeyFile(std::string path, const CleanConfig& config)
-    : path_(std::move(path)), header_(read_key_header(path_)) {
+KeyFile::KeyFile(const std::string& path, const CleanConfig& config)
+    : header_(read_key_header(path)), file_(path) {
   const KeyHeader wanted = key_header_of(config);
   if (header_.bands != wanted.bands || header_.rows != wanted.rows ||
       header_.shingle != wanted.shingle || header_.similarity != wanted.similarity)
@@ -163,39 +162,22 @@ KeyFile::KeyFile(std::string path, const CleanConfig& config)
         fmt::format("was made with other settings of deduplication (similarity {}, shingle {}; the "
                     "deck has {}, {})",
                     header_.similarity, header_.shingle, wanted.similarity, wanted.shingle));
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) fail_file(path_, "open it", errno);
-  void* map =
-      ::mmap(nullptr, static_cast<size_t>(header_.file_bytes()), PROT_READ, MAP_SHARED, file.fd, 0);
-  if (map == MAP_FAILED) fail_file(path_, "map it", errno);
-  data_ = static_cast<const unsigned char*>(map);
-  const unsigned char* const list = data_ + header_.checksums_at();
-  if (hash_bytes(list, static_cast<size_t>(header_.blocks()) * 8) != header_.block_checksum) {
-    ::munmap(map, static_cast<size_t>(header_.file_bytes()));
+  const unsigned char* const list = file_.data() + header_.checksums_at();
+  if (hash_bytes(list, static_cast<size_t>(header_.blocks()) * 8) != header_.block_checksum)
     fail("its list of checksums is damaged");
-  }
 }
-
-KeyFile::~KeyFile() {
-  if (data_ != nullptr)
-    ::munmap(const_cast<unsigned char*>(data_), static_cast<size_t>(header_.file_bytes()));
-}
-
-KeyFile::KeyFile(KeyFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      header_(other.header_),
-      data_(std::exchange(other.data_, nullptr)) {}
 
 const ExactRecord* KeyFile::exact() const {
-  return reinterpret_cast<const ExactRecord*>(data_ + header_.exact_at());
+  return reinterpret_cast<const ExactRecord*>(file_.data() + header_.exact_at());
 }
 
 const NearRecord* KeyFile::near_records() const {
-  return reinterpret_cast<const NearRecord*>(data_ + header_.near_at());
+  return reinterpret_cast<const NearRecord*>(file_.data() + header_.near_at());
 }
 
 const uint16_t* KeyFile::signature(int64_t document) const {
-  return reinterpret_cast<const uint16_t*>(data_ + kKeyHeaderBytes + document * kSignatureBytes);
+  return reinterpret_cast<const uint16_t*>(file_.data() + kKeyHeaderBytes +
+                                           document * kSignatureBytes);
 }
 
 Span KeyFile::exact_range(int64_t range, int64_t ranges) const {
@@ -248,8 +230,8 @@ void KeyFile::verify_bytes(Span span) const {
     const int64_t begin = start + block * kKeyBlockBytes;
     const int64_t end = std::min(begin + kKeyBlockBytes, header_.checksums_at());
     const auto stored =
-        get_field<uint64_t>(data_ + header_.checksums_at(), static_cast<size_t>(block) * 8);
-    const uint64_t found = hash_bytes(data_ + begin, static_cast<size_t>(end - begin));
+        get_field<uint64_t>(file_.data() + header_.checksums_at(), static_cast<size_t>(block) * 8);
+    const uint64_t found = hash_bytes(file_.data() + begin, static_cast<size_t>(end - begin));
     if (stored != found)
       fail(fmt::format("bytes {} to {} are damaged (checksum {:016x}, but they give {:016x})",
                        begin, end - 1, stored, found));
@@ -257,7 +239,7 @@ void KeyFile::verify_bytes(Span span) const {
 }
 
 void KeyFile::fail(const std::string& what) const {
-  fail_key_file(path_, what);
+  fail_key_file(path(), what);
 }
 
 int64_t range_of_key(uint64_t key, int64_t ranges) {

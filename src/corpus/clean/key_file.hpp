@@ -13,6 +13,7 @@
 #include <string>
 
 #include "corpus/clean/min_hash.hpp"
+#include "corpus/store/mapped_file.hpp"
 #include "deck/corpus_config.hpp"
 
 namespace espalier {
@@ -71,13 +72,10 @@ struct Span {
 class KeyFile {
  public:
   /// Errors    DataError as read_key_header, and for settings other than those of `config`
-  KeyFile(std::string path, const CleanConfig& config);
-  ~KeyFile();
-  KeyFile(KeyFile&& other) noexcept;
-  KeyFile& operator=(KeyFile&&) = delete;
+  KeyFile(const std::string& path, const CleanConfig& config);
 
   const KeyHeader& header() const { return header_; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const ExactRecord* exact() const;
   const NearRecord* near_records() const;
   const uint16_t* signature(int64_t document) const;
@@ -95,9 +93,8 @@ class KeyFile {
   void verify_bytes(Span bytes) const;
   [[noreturn]] void fail(const std::string& what) const;
 
-  std::string path_;
   KeyHeader header_;
-  const unsigned char* data_ = nullptr;
+  MappedFile file_;
 };
 
 /// The range of `ranges` that `key` belongs to: ranges are equal parts of the 64-bit keys, in

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a piece's key file aside, block by block with checksums, then renames it.
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <tuple>
-#include <utility>
 
 #include "core/durable_file.hpp"
 #include "core/error.hpp"
 #include "corpus/clean/deduplication.hpp"
 #include "corpus/clean/key_file.hpp"
 #include "corpus/hash.hpp"
+#include "corpus/store/aside_file.hpp"
 
 namespace espalier {
 
 struct KeyWriter::State {
-  std::string path, part;
+  AsideFile file;
   KeyHeader header;
   MinHash min_hash;
   BandChoice choice;
@@ -27,37 +24,21 @@ struct KeyWriter::State {
   std::vector<NearRecord> near_records;
   std::vector<unsigned char> block;  // what is not written yet, below kKeyBlockBytes
   std::vector<uint64_t> checksums;
-  int fd = -1;
+  bool is_finished = false;
 
-  State(const CleanConfig& config, std::string to)
-      : path(std::move(to)),
-        part(path + ".part"),
+  State(const CleanConfig& config, const std::string& path)
+      : file(path),
         header(key_header_of(config)),
         min_hash(header.is_near() ? header.shingle : 1),
         choice{header.bands, header.rows} {
     ESPALIER_REQUIRE(config.deduplicate != Deduplication::none, "keys for no deduplication");
-    require_writable_place(path);
-    fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) fail_file(part, "create it", errno);
     block.reserve(static_cast<size_t>(kKeyBlockBytes));
-  }
-
-  void write(const void* data, int64_t bytes, int64_t at) {
-    const auto* from = static_cast<const unsigned char*>(data);
-    while (bytes > 0) {
-      const ssize_t done = ::pwrite(fd, from, static_cast<size_t>(bytes), at);
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) fail_file(part, "write it", errno);
-      from += done;
-      bytes -= done;
-      at += done;
-    }
   }
 
   void flush_block() {
     if (block.empty()) return;
-    write(block.data(), static_cast<int64_t>(block.size()),
-          static_cast<int64_t>(kKeyHeaderBytes + checksums.size() * kKeyBlockBytes));
+    file.write(block.data(), block.size(),
+               static_cast<int64_t>(kKeyHeaderBytes + checksums.size() * kKeyBlockBytes));
     checksums.push_back(hash_bytes(block.data(), block.size()));
     block.clear();
   }
@@ -76,13 +57,9 @@ struct KeyWriter::State {
 };
 
 KeyWriter::KeyWriter(const CleanConfig& config, std::string path)
-    : state_(std::make_unique<State>(config, std::move(path))) {}
+    : state_(std::make_unique<State>(config, path)) {}
 
-KeyWriter::~KeyWriter() {
-  if (state_->fd < 0) return;
-  ::close(state_->fd);
-  ::unlink(state_->part.c_str());
-}
+KeyWriter::~KeyWriter() = default;
 
 void KeyWriter::add(std::string_view document) {
   State& s = *state_;
@@ -100,7 +77,8 @@ void KeyWriter::add(std::string_view document) {
 
 void KeyWriter::finish() {
   State& s = *state_;
-  ESPALIER_REQUIRE(s.fd >= 0, "{} is finished already", s.path);
+  ESPALIER_REQUIRE(!s.is_finished, "{} is finished already", s.file.path());
+  s.is_finished = true;
   std::sort(s.exact.begin(), s.exact.end(), [](const ExactRecord& a, const ExactRecord& b) {
     return std::tie(a.high, a.low, a.index) < std::tie(b.high, b.low, b.index);
   });
@@ -109,18 +87,17 @@ void KeyWriter::finish() {
               return std::tie(a.key, a.index) < std::tie(b.key, b.index);
             });
   s.header.near_records = static_cast<int64_t>(s.near_records.size());
-  require_file_size_allowed(s.part, s.header.file_bytes());
+  require_file_size_allowed(s.file.aside(), s.header.file_bytes());
   s.append(s.exact.data(), s.exact.size() * sizeof(ExactRecord));
   s.append(s.near_records.data(), s.near_records.size() * sizeof(NearRecord));
   s.flush_block();
   const size_t list_bytes = s.checksums.size() * sizeof(uint64_t);
-  s.write(s.checksums.data(), static_cast<int64_t>(list_bytes), s.header.checksums_at());
+  s.file.write(s.checksums.data(), list_bytes, s.header.checksums_at());
   s.header.block_checksum = hash_bytes(s.checksums.data(), list_bytes);
   const KeyHeaderBytes bytes = encode_key_header(s.header);
-  s.write(bytes.data(), static_cast<int64_t>(bytes.size()), 0);
-  // Network file systems may tell of a full disk only now; the part is then left to be overwritten.
-  if (::close(std::exchange(s.fd, -1)) != 0) fail_file(s.part, "close it", errno);
-  publish_file(s.part, s.path);
+  s.file.write(bytes.data(), bytes.size(), 0);
+  s.file.finish();
+  s.file.publish();
 }
 
 }  // namespace espalier
