@@ -17,7 +17,7 @@ ctest := ctest --output-on-failure -j $(TEST_JOBS)
 sources = $(shell git ls-files --cached --others --exclude-standard -- \
             '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
-.PHONY: help setup build test demo asan fuzz cuda-compile format lint clean
+.PHONY: help setup build test demo asan fuzz cuda cuda-compile format lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make demo    build, train a small model on real text with 2 ranks, write the report'
 	@echo 'make asan    build and run the suite under AddressSanitizer and UBSan (build/asan)'
 	@echo 'make fuzz    build the fuzzers with clang and run each for FUZZ_SECONDS (build/fuzz)'
+	@echo 'make cuda    build for GPUs into build/cuda (Kokkos_ROOT: a Kokkos with CUDA; docs/gpu.md)'
 	@echo 'make cuda-compile  compile cuda/ with nvcc, warnings as errors; needs no GPU'
 	@echo 'make format  rewrite the C++ and CUDA sources with clang-format 14'
 	@echo 'make lint    clang-tidy over the sources, zero findings demanded'
@@ -62,6 +63,10 @@ fuzz:
 	@CC=clang CXX=clang++ scripts/configure.sh fuzz -DESPALIER_FUZZ_SECONDS=$(FUZZ_SECONDS)
 	cmake --build --preset fuzz -j $(jobs)
 	$(ctest) --preset fuzz
+
+cuda: setup
+	@scripts/configure.sh cuda $(CONFIGURE_FLAGS)
+	cmake --build --preset cuda -j $(jobs)
 
 cuda-compile: setup
 	@scripts/configure.sh release $(CONFIGURE_FLAGS)

@@ -38,6 +38,10 @@ struct DeckError : Error {
 struct LaunchError : Error {
   explicit LaunchError(const std::string& m) : Error(ExitCode::launch, m) {}
 };
+/// Memory that is not there, on this rank alone.
+struct MemoryError : LaunchError {
+  using LaunchError::LaunchError;
+};
 struct DataError : Error {
   explicit DataError(const std::string& m) : Error(ExitCode::data, m) {}
 };

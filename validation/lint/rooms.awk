@@ -55,6 +55,16 @@ FNR == 1 {
     fault(place here "/ includes " target ", but its row does not link Kokkos::kokkos")
   if ($0 !~ /"/) next
   ++checked
+  if (target ~ /^cuda\//) {  # kernels that rooms with a device call
+    if (here != "commands" && !((here, "device") in allowed))
+      fault(place here "/ includes " target ", but its row does not name device")
+    if (!exists(target)) fault(place "\"" target "\" is not a file")
+    next
+  }
+  if (target == "emulator/enqueue.hpp") {  # the one door to the emulated device
+    if (!exists("validation/" target)) fault(place "\"" target "\" is not below validation/")
+    next
+  }
   if (!exists("src/" target)) {
     fault(place "\"" target "\" is not a file under src/; write includes as \"room/file.hpp\"")
     next
