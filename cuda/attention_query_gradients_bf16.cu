@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/attention_query_gradients.cuh"
+
+namespace espalier::cuda::attention {
+
+template void run_query_gradients<bf16>(const AttentionBackward<bf16>&, const BackwardScratch&,
+                                        Stream);
+
+}  // namespace espalier::cuda::attention
