@@ -104,8 +104,14 @@ class Planner {
         Storage::accumulate);
     add("norm.slices", split_.shards, 2 * std::max(hidden, 2 * m_.head_dim), Storage::accumulate);
     add("norm.result", 1, std::max(norm_widths(m_).total(), 2 * hidden), Storage::accumulate);
-    add("attention.scratch", 1, attention_scratch(config_.batch.seq_length, m_.head_dim),
+    // On a device what attention_scratch() of cuda/attention.hpp says.
+    const int64_t length = config_.batch.seq_length;
+    add("attention.scratch", 1,
+        std::max(attention_scratch(length, m_.head_dim),
+                 tokens_ / length * ((length + 127) / 128 * 128) * (2 * heads_ + 1)),
         Storage::accumulate);
+    if (m_.bias)
+      add("bias.partials", kBiasPartials, std::max({qkv_, up_, hidden}), Storage::accumulate);
     add("d_stream", own, hidden);
     add("d_normed", own, hidden);
     add("final.gradient", own, hidden);

@@ -47,7 +47,10 @@ constexpr int64_t kKeyTile = 256;
 /// Rows over which a norm's parameter gradients are summed before the sums are added up.
 constexpr int64_t kNormChunk = 64;
 
-/// Elements of the sum type that one attention call needs as scratch.
+/// Partial sums of a bias gradient on a device, at most.
+constexpr int64_t kBiasPartials = 64;
+
+/// Elements of the sum type that one attention call on the host needs as scratch.
 int64_t attention_scratch(int64_t seq_length, int64_t head_dim);
 
 /// Partial sums that a binary tree over `leaves` holds at once.

@@ -51,6 +51,13 @@ int64_t MemoryBill::total() const {
   return sum;
 }
 
+int64_t MemoryBill::total(MemorySpace space) const {
+  int64_t sum = 0;
+  for (const MemoryItem& item : items)
+    if (item.space == space) sum += item.bytes;
+  return sum;
+}
+
 namespace {
 
 TensorSplit make_split(const Config& config, int64_t rank) {

@@ -39,15 +39,19 @@ struct Operator {
   int64_t backward_flops_per_token = 0;
 };
 
+enum class MemorySpace { host, device };
+
 /// One line of the memory bill, bytes on one rank.
 struct MemoryItem {
   std::string name;
   int64_t bytes = 0;
+  MemorySpace space = MemorySpace::host;
 };
 
 struct MemoryBill {
   std::vector<MemoryItem> items;
   int64_t total() const;
+  int64_t total(MemorySpace space) const;
 };
 
 /// Which rank a blueprint is for.
@@ -112,7 +116,24 @@ struct MemoryAssumptions {
   int64_t runtime_bytes = int64_t{48} << 20;
   int64_t communication_bytes = 0;  // buffers of the gradient reduction
   OptimizerState optimizer = OptimizerState::allocated;
+  /// device: what is computed with lies there, and its copies for files and messages on the host.
+  MemorySpace computes_in = MemorySpace::host;
+  /// Of the device, before the first allocation: its context, the code of the kernels, and the
+  /// workspaces of the GEMM library. Measured in a run; the default is a guess.
+  int64_t device_runtime_bytes = int64_t{640} << 20;
 };
+
+constexpr const char* kDeviceRuntimeItem = "context and libraries";
+
+/// A device as a run finds it.
+struct DeviceRoom {
+  int64_t free = 0, total = 0;  // bytes
+  int sharers = 1;              // ranks that compute on it
+};
+
+/// Why a bill does not fit into what is free on its device, item by item, and what to change in
+/// this deck; empty where it fits. What runs already is not counted again.
+std::string why_too_large(const MemoryBill& bill, const DeviceRoom& room, const Config& config);
 
 /// What libraries take after the run has started, as seen with MPICH 4.0, HDF5 1.10 and oneDNN 2.6:
 /// the GEMM library's kernels, the metadata of files, and where ranks talk the transport's buffers.
@@ -139,8 +160,13 @@ constexpr int64_t kGatheredLayers = 3;
 /// Elements of the buffers into which ZeRO 3 gathers blocks.
 int64_t gathered_elements(const ParameterTable& table);
 
-/// Element size of master weights and moments: what a checkpoint holds.
+/// Element type of the master weights: numerics.master_type, fp64 when computing in fp64.
+ElementType master_type(const Config& config);
+/// Element sizes of master weights, and of gradients and moments.
 int64_t master_bytes(const Config& config);
+int64_t moment_bytes(const Config& config);
+/// Bytes that a checkpoint holds of each parameter: the master weight and two moments.
+int64_t state_bytes(const Config& config);
 
 /// Whether a run saves before its end without being asked to.
 bool saves_while_running(const CheckpointConfig& checkpoint);

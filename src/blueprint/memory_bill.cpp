@@ -9,8 +9,6 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kCheckpointTensors = 3;  // of each parameter: master weight and two moments
-
 int64_t widened_products(const Blueprint& b) {
   const ModelConfig& m = b.config.model;
   const TensorSplit& split = b.place.split;
@@ -58,8 +56,21 @@ int64_t gathered_elements(const ParameterTable& table) {
   return kGatheredLayers * layer + table_size + small;
 }
 
+ElementType master_type(const Config& config) {
+  const NumericsConfig& n = config.numerics;
+  return n.compute_type == ElementType::fp64 ? ElementType::fp64 : n.master_type;
+}
+
 int64_t master_bytes(const Config& config) {
+  return element_bytes(master_type(config));
+}
+
+int64_t moment_bytes(const Config& config) {
   return config.numerics.compute_type == ElementType::fp64 ? 8 : 4;
+}
+
+int64_t state_bytes(const Config& config) {
+  return master_bytes(config) + 2 * moment_bytes(config);
 }
 
 bool saves_while_running(const CheckpointConfig& checkpoint) {
@@ -72,43 +83,48 @@ bool saves_beside_training(const CheckpointConfig& checkpoint) {
 
 int64_t snapshot_bytes(const Blueprint& b) {
   const int64_t own = b.partition.largest_compact_size();
-  return kCheckpointTensors * master_bytes(b.config) *
-         ((own + b.zero_replicas - 1) / b.zero_replicas);
+  return state_bytes(b.config) * ((own + b.zero_replicas - 1) / b.zero_replicas);
 }
 
 int64_t checkpoint_bytes(const Blueprint& b) {
-  return kCheckpointTensors * master_bytes(b.config) * b.parameters.parameter_count;
+  return state_bytes(b.config) * b.parameters.parameter_count;
 }
 
 MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumptions) {
   const ElementType type = b.config.numerics.compute_type;
-  const int64_t master = master_bytes(b.config), compute = element_bytes(type);
+  const int64_t master = master_bytes(b.config), moment = moment_bytes(b.config);
+  const int64_t compute = element_bytes(type);
   const int64_t all = b.parameters.flat_size, stage = b.config.grid.zero_stage;
   const int64_t own = stage == 0 ? all : b.partition.largest_compact_size();
   const bool is_separate = compute != master;
   MemoryBill bill;
-  const auto add = [&](const char* name, int64_t bytes) {
-    if (bytes > 0) bill.items.push_back({name, bytes});
+  const MemorySpace there = assumptions.computes_in;
+  const auto add_in = [&](MemorySpace space, const char* name, int64_t bytes) {
+    if (bytes > 0) bill.items.push_back({name, bytes, space});
   };
+  const auto add = [&](const char* name, int64_t bytes) { add_in(there, name, bytes); };
   add("parameters (master)", (stage == 3 || (stage > 0 && is_separate) ? own : all) * master);
   if (is_separate) add("parameters (compute copy)", (stage == 3 ? own : all) * compute);
   if (stage == 3) add("parameters (gathered)", gathered_elements(b.parameters) * compute);
-  add("gradients", (stage >= 2 ? own : all) * master * (1 + reproducible_levels(b)));
-  add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * own * master : 0);
+  add("gradients", (stage >= 2 ? own : all) * moment * (1 + reproducible_levels(b)));
+  add("optimizer state", assumptions.optimizer == OptimizerState::allocated ? 2 * own * moment : 0);
   if (assumptions.optimizer == OptimizerState::allocated &&
       saves_beside_training(b.config.checkpoint))
-    add("checkpoint", snapshot_bytes(b));
+    add_in(MemorySpace::host, "checkpoint", snapshot_bytes(b));
   const int64_t workspace = planned_bytes(b.activations.workspace, type);
   add("activations", activation_bytes(b) - workspace);
   add("workspace", workspace);
   if (b.config.model.position == PositionKind::rope)
-    add("rotary table", b.config.batch.seq_length * b.config.model.head_dim * master);
-  if (element_bytes(type) == 2) add("widened products", widened_products(b));
+    add("rotary table", b.config.batch.seq_length * b.config.model.head_dim * moment);
+  if (element_bytes(type) == 2 && there == MemorySpace::host)
+    add("widened products", widened_products(b));
   const int64_t batches = b.config.data.prefetch_steps + 1;
-  add("prefetched batches", batches * b.micro_batches * b.config.batch.micro_batch_size *
-                                (b.config.batch.seq_length * 4 * 4 + 8));
+  add_in(MemorySpace::host, "prefetched batches",
+         batches * b.micro_batches * b.config.batch.micro_batch_size *
+             (b.config.batch.seq_length * 4 * 4 + 8));
   add("communication buffers", assumptions.communication_bytes);
-  add("program and libraries", assumptions.runtime_bytes);
+  if (there == MemorySpace::device) add(kDeviceRuntimeItem, assumptions.device_runtime_bytes);
+  add_in(MemorySpace::host, "program and libraries", assumptions.runtime_bytes);
   return bill;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "blueprint/model_widths.hpp"
@@ -246,13 +247,20 @@ ParameterTable make_parameter_table(const Config& config) {
   whole.grid.pipeline_parallel = 1;
   whole.numerics.reproducible = false;
   ParameterTable table = TableBuilder(whole, ModelPlace{}).build();
-  for (const ParameterSpec& p : table.parameters) table.parameter_count += p.global_size();
+  for (ParameterSpec& p : table.parameters) {
+    table.parameter_count += p.global_size();
+    p.number = p.offset;
+  }
   return table;
 }
 
 ParameterTable make_parameter_table(const Config& config, const ModelPlace& place) {
   ParameterTable table = TableBuilder(config, place).build();
-  table.parameter_count = make_parameter_table(config).parameter_count;
+  const ParameterTable whole = make_parameter_table(config);
+  table.parameter_count = whole.parameter_count;
+  std::map<std::string, int64_t> numbers;
+  for (const ParameterSpec& p : whole.parameters) numbers[p.name] = p.number;
+  for (ParameterSpec& p : table.parameters) p.number = numbers.at(p.name);
   return table;
 }
 

@@ -41,6 +41,9 @@ struct ParameterSpec {
   bool decay = false;    // weight decay applies
   bool is_copy = false;  // the output's copy of a tied token table: named like the table
   int64_t offset = 0;    // first element in this rank's flat buffers
+  /// Of its first element among all elements of the model: for random numbers. A multiple of
+  /// kParameterAlignment; a tied copy's are those of the table.
+  int64_t number = 0;
   int64_t rows() const;  // of the local tensor; 1 for a vector
   int64_t columns() const;
   int64_t size() const { return rows() * columns(); }  // elements on this rank

@@ -87,10 +87,10 @@ void fill_automatic_values(Draft& draft) {
       draft.are_sound({"schedule.decay_steps", "schedule.decay"}))
     draft.set_automatic("schedule.decay_steps", std::max<int64_t>(1, config.run.steps / 10),
                         {"run.steps"});
-  if (config.numerics.compute_type == ElementType::fp64 &&
-      draft.state("numerics.gradient_reduce_type").origin == Origin::fallback)
-    draft.set_automatic("numerics.gradient_reduce_type", std::string("fp64"),
-                        {"numerics.compute_type", "numerics.gradient_reduce_type"});
+  if (config.numerics.compute_type == ElementType::fp64)
+    for (const char* key : {"numerics.gradient_reduce_type", "numerics.master_type"})
+      if (draft.state(key).origin == Origin::fallback)
+        draft.set_automatic(key, std::string("fp64"), {"numerics.compute_type", key});
 }
 
 }  // namespace espalier

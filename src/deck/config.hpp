@@ -29,6 +29,7 @@ enum class Progress { automatic, on, off };
 enum class Recompute { none, selective, full };
 enum class PipelineSchedule { gpipe, one_forward_one_backward, interleaved, zero_bubble };
 enum class StageBalance { cost, even, measured };
+enum class DeviceTransport { automatic, gpu_aware, staged };
 enum class IntervalRule { fixed, young_daly };
 enum class SaveMode { asynchronous, synchronous };
 enum class OnDamage { stop, previous };
@@ -39,6 +40,8 @@ enum class StorageLayout { contiguous, chunked };
 /// exchange parts, so that each writes whole rows. independent: without the exchange. collective:
 /// every dataset by MPI-IO's collective transfer, for file systems that want it.
 enum class TransferMode { automatic, independent, collective };
+/// On a device. tuned: those of cuda/ where the build and the shape have them; portable: Kokkos'.
+enum class Kernels { tuned, portable };
 
 struct RunConfig {
   std::string directory;  // output folder; default runs/<deck file stem>
@@ -101,6 +104,9 @@ struct GridConfig {
   std::string stage_times;   // run folder whose measured times balance the stages
   double bucket_mib = 16.0;  // gradient bucket, MiB
   bool overlap = true;       // reduce gradients during the backward pass
+  DeviceTransport device_transport = DeviceTransport::automatic;  // how device memory travels
+  double staging_mib = 4.0;    // portion of a staged message, MiB
+  bool share_devices = false;  // several ranks may compute on one device
 };
 
 struct BatchConfig {
@@ -113,10 +119,13 @@ struct NumericsConfig {
   ElementType compute_type = ElementType::fp32;
   ElementType gradient_reduce_type =
       ElementType::fp32;  // what travels: fp32, bf16 (fp64 when computing in fp64)
+  ElementType master_type = ElementType::fp32;  // fp32, bf16 (fp64 when computing in fp64)
   bool reproducible = false;
   int64_t virtual_tensor_parallel = 0;  // 0 in the deck: see the key table; 1 when not reproducible
   double loss_scale_initial = 65536.0;  // fp16 only
   int64_t loss_scale_growth_steps = 1000;  // fp16 only
+  Kernels kernels = Kernels::tuned;
+  bool graphs = false;  // micro-batches as CUDA graphs
 };
 
 struct OptimizerConfig {

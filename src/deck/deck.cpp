@@ -85,6 +85,7 @@ DeckResult parse_deck(const std::string& text, const std::string& name,
   check_parallel(draft);
   check_pipeline(draft);
   check_training(draft);
+  check_device(draft);
   check_checkpoint(draft);
   check_data(draft);
   warn_without_effect(draft);

@@ -89,6 +89,7 @@ void check_grid(Draft& draft, std::optional<int64_t> ranks);
 void check_parallel(Draft& draft);
 void check_pipeline(Draft& draft);
 void check_training(Draft& draft);
+void check_device(Draft& draft);
 void check_checkpoint(Draft& draft);
 void check_data(Draft& draft);
 void warn_without_effect(Draft& draft);

@@ -43,6 +43,29 @@ void add_pipeline(SectionRows<GridConfig>& rows) {
       .help("Run folder whose measured stage times balance the stages; for measured only.");
 }
 
+void add_devices(SectionRows<GridConfig>& rows) {
+  rows.choice<DeviceTransport>("device_transport", &GridConfig::device_transport,
+                               {{"auto", DeviceTransport::automatic},
+                                {"gpu_aware", DeviceTransport::gpu_aware},
+                                {"staged", DeviceTransport::staged}})
+      .also({"gpu_aware_mpi", "cuda_aware_mpi", "cuda_aware", "gpu_direct"})
+      .help(
+          "How messages leave GPU memory: handed to MPI as they are, or through pinned host "
+          "memory; "
+          "auto asks the MPI library. Without effect on the host.");
+  rows.real("staging_mib", &GridConfig::staging_mib)
+      .unit("MiB")
+      .above(0)
+      .at_most(1024)
+      .also({"staging_size", "staging_chunk", "chunk_mib"})
+      .help(
+          "Messages through pinned memory are cut into portions of this size, so that copies and "
+          "transfers overlap.");
+  rows.boolean("share_devices", &GridConfig::share_devices)
+      .also({"oversubscribe_devices", "share_gpus", "gpu_sharing"})
+      .help("Whether several ranks may compute on one GPU; for tests.");
+}
+
 void add_grid(std::vector<Key>& table) {
   SectionRows rows(table, "grid", &Config::grid);
   rows.integer("data_parallel", &GridConfig::data_parallel)
@@ -118,6 +141,7 @@ void add_grid(std::vector<Key>& table) {
   rows.boolean("overlap", &GridConfig::overlap)
       .also({"overlap_grad_reduce", "overlap_comm"})
       .help("Whether gradients are reduced while the backward pass still runs.");
+  add_devices(rows);
 }
 
 void add_batch(std::vector<Key>& table) {
@@ -150,7 +174,15 @@ void add_numerics(std::vector<Key>& table) {
                             {"fp16", ElementType::fp16},
                             {"fp64", ElementType::fp64}})
       .also({"dtype", "precision", "torch_dtype"})
-      .help("Element type of activations and products; master weights are fp32 (fp64 with fp64).");
+      .help("Element type of activations and products.");
+  rows.choice<ElementType>(
+          "master_type", &NumericsConfig::master_type,
+          {{"fp32", ElementType::fp32}, {"bf16", ElementType::bf16}, {"fp64", ElementType::fp64}})
+      .also({"master_weights", "master_dtype", "param_dtype"})
+      .help(
+          "Element type of the master weights, to which updates are added. bf16: there is no other "
+          "copy than the one that is computed with, and updates are rounded to it stochastically; "
+          "only with compute_type bf16. Unnamed with compute_type fp64 it is fp64.");
   rows.choice<ElementType>(
           "gradient_reduce_type", &NumericsConfig::gradient_reduce_type,
           {{"fp32", ElementType::fp32}, {"bf16", ElementType::bf16}, {"fp64", ElementType::fp64}})
@@ -183,6 +215,17 @@ void add_numerics(std::vector<Key>& table) {
       .between(1, 1e9)
       .also({"loss_scale_window"})
       .help("Steps without overflow after which the factor doubles; fp16 only.");
+  rows.choice<Kernels>("kernels", &NumericsConfig::kernels,
+                       {{"tuned", Kernels::tuned}, {"portable", Kernels::portable}})
+      .also({"kernel", "use_fused_kernels", "attn_implementation"})
+      .help(
+          "On a device: the tuned kernels, where the build and the shape have them, or the "
+          "portable ones, for comparison. Without meaning in a build for the host.");
+  rows.boolean("graphs", &NumericsConfig::graphs)
+      .also({"cuda_graphs", "cuda_graph", "enable_cuda_graph"})
+      .help(
+          "On a device: whether each micro-batch is started as one recorded graph, which spares "
+          "the starts of single kernels. Without meaning in a build for the host.");
 }
 
 }  // namespace

@@ -21,6 +21,23 @@ void check_element_types(Draft& draft) {
                 "try \"fp64\" or \"fp32\"", {"numerics.compute_type"});
 }
 
+void check_master_type(Draft& draft) {
+  if (!draft.are_sound({"numerics.compute_type", "numerics.master_type"})) return;
+  const ElementType compute = draft.config.numerics.compute_type;
+  const ElementType master = draft.config.numerics.master_type;
+  const bool computes_double = compute == ElementType::fp64;
+  if (computes_double != (master == ElementType::fp64))
+    draft.fault("numerics.master_type",
+                draft.equation("numerics.compute_type") +
+                    (computes_double ? " keeps its weights in fp64" : " has no fp64 weights"),
+                computes_double ? "try \"fp64\"" : "try \"fp32\"", {"numerics.compute_type"});
+  else if (master == ElementType::bf16 && compute != ElementType::bf16)
+    draft.fault("numerics.master_type",
+                "bf16 weights are the ones that are computed with, but " +
+                    draft.equation("numerics.compute_type"),
+                "try \"fp32\", or compute_type = \"bf16\"", {"numerics.compute_type"});
+}
+
 void check_steps(Draft& draft) {
   if (!draft.are_sound({"run.steps", "schedule.warmup_steps"})) return;
   const int64_t steps = draft.config.run.steps;
@@ -83,6 +100,7 @@ void check_files(Draft& draft) {
 
 void check_training(Draft& draft) {
   check_element_types(draft);
+  check_master_type(draft);
   check_steps(draft);
   check_rates(draft);
   check_files(draft);

@@ -187,6 +187,29 @@ TEST(MemoryBill, NamesTheLargeThings) {
             2 * b.parameters.flat_size);
 }
 
+TEST(MemoryBill, Bf16MasterWeightsAreTheOnlyOnes) {
+  Config c = gpt2_like();
+  c.numerics.compute_type = ElementType::bf16;
+  c.checkpoint.interval = 10;
+  c.grid.zero_stage = 1;
+  const Blueprint with = make_blueprint(c, 2);
+  c.numerics.master_type = ElementType::bf16;
+  const Blueprint b = make_blueprint(c, 2);
+  const MemoryBill bill = make_memory_bill(b, {}), before = make_memory_bill(with, {});
+  const int64_t all = b.parameters.flat_size, own = b.partition.largest_compact_size();
+  EXPECT_EQ(bytes_of(bill, "parameters (master)"), 2 * all);  // computed with: never sharded so
+  EXPECT_EQ(bytes_of(bill, "parameters (compute copy)"), 0);
+  EXPECT_EQ(bytes_of(bill, "gradients"), 4 * all);
+  EXPECT_EQ(bytes_of(bill, "optimizer state"), 8 * own);
+  EXPECT_EQ(snapshot_bytes(b), 10 * own);
+  EXPECT_EQ(checkpoint_bytes(b), 10 * b.parameters.parameter_count);
+  EXPECT_EQ(before.total() - bill.total(), 4 * own + 2 * own);  // the master, and its snapshot
+  c.grid.zero_stage = 3;
+  const Blueprint sharded = make_blueprint(c, 2);
+  EXPECT_EQ(bytes_of(make_memory_bill(sharded, {}), "parameters (master)"),
+            2 * sharded.partition.largest_compact_size());
+}
+
 int64_t checkpoint_item(const Config& config, int64_t ranks) {
   return bytes_of(make_memory_bill(make_blueprint(config, ranks), {}), "checkpoint");
 }
@@ -230,6 +253,70 @@ TEST(MemoryBill, RanksThatHoldTheSameStateShareTheCopying) {
   EXPECT_EQ(make_blueprint(c, 4).zero_replicas, 2);
   EXPECT_NEAR(static_cast<double>(checkpoint_item(c, 4)), static_cast<double>(alone) / 4,
               0.05 * static_cast<double>(alone));
+}
+
+MemoryAssumptions on_a_device() {
+  MemoryAssumptions assumptions;
+  assumptions.computes_in = MemorySpace::device;
+  assumptions.device_runtime_bytes = 700;
+  assumptions.communication_bytes = 500;
+  return assumptions;
+}
+
+TEST(MemoryBill, OfADeviceIsSplitByMemory) {
+  Config c = gpt2_like();
+  c.numerics.compute_type = ElementType::bf16;
+  c.checkpoint.interval = 10;
+  const Blueprint b = make_blueprint(c, 1);
+  MemoryAssumptions host;
+  host.communication_bytes = 500;
+  const MemoryBill there = make_memory_bill(b, on_a_device()), here = make_memory_bill(b, host);
+  EXPECT_EQ(here.total(MemorySpace::device), 0);
+  EXPECT_EQ(here.total(MemorySpace::host), here.total());
+  EXPECT_EQ(bytes_of(there, "context and libraries"), 700);
+  EXPECT_GT(bytes_of(here, "widened products"), 0);
+  EXPECT_EQ(bytes_of(there, "widened products"), 0);
+  for (const MemoryItem& item : there.items) {
+    const bool on_host = item.name == "checkpoint" || item.name == "prefetched batches" ||
+                         item.name == "program and libraries";
+    EXPECT_EQ(item.space, on_host ? MemorySpace::host : MemorySpace::device) << item.name;
+    if (item.name == "context and libraries") continue;
+    EXPECT_EQ(item.bytes, bytes_of(here, item.name)) << item.name;
+  }
+  EXPECT_EQ(there.total(MemorySpace::device) + there.total(MemorySpace::host), there.total());
+}
+
+TEST(DeviceRoom, ABillThatDoesNotFitIsRefusedWithItsItems) {
+  Config c = gpt2_like();
+  c.batch.micro_batch_size = c.batch.global_batch_size = 4;
+  const MemoryBill bill = make_memory_bill(make_blueprint(c, 1), on_a_device());
+  const int64_t needed = bill.total(MemorySpace::device) - 700;  // the context is there already
+  const int64_t total = int64_t{1} << 40;
+  EXPECT_EQ(why_too_large(bill, {needed, total, 1}, c), "");
+  const std::string why = why_too_large(bill, {needed - 1, total, 1}, c);
+  for (const char* part : {"of 1.00 TiB are free", "lower batch.micro_batch_size = 4",
+                           "grid.recompute = \"selective\"", "raise grid.zero_stage = 0",
+                           "optimizer state", "activations", "(taken already)"})
+    EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+  EXPECT_EQ(why.find("program and libraries"), std::string::npos);
+  // Ranks that share a device need it each.
+  EXPECT_EQ(why_too_large(bill, {3 * needed, total, 3}, c), "");
+  const std::string shared = why_too_large(bill, {3 * needed - 1, total, 3}, c);
+  for (const char* part : {"each of the 3 ranks", "let fewer ranks share it"})
+    EXPECT_NE(shared.find(part), std::string::npos) << part << " in " << shared;
+  EXPECT_EQ(why.find("share it"), std::string::npos);
+}
+
+TEST(DeviceRoom, NamesOnlyWhatTheDeckLeavesToChange) {
+  Config c = gpt2_like();
+  c.batch.micro_batch_size = 1;
+  c.grid.recompute = Recompute::full;
+  c.grid.zero_stage = 3;
+  const MemoryBill bill = make_memory_bill(make_blueprint(c, 1), on_a_device());
+  const std::string why = why_too_large(bill, {0, 0, 1}, c);
+  for (const char* part : {"micro_batch_size", "recompute", "zero_stage"})
+    EXPECT_EQ(why.find(part), std::string::npos) << part << " in " << why;
+  EXPECT_NE(why.find("tensor_parallel"), std::string::npos);
 }
 
 TEST(MemoryBill, TheReproducibleModeKeepsPartialSums) {

@@ -106,6 +106,24 @@ TEST(TableSplit, PiecesStandWhereTheDefinitionPutsThem) {
   });
 }
 
+// Random numbers go by them: no layout may change one, and no two elements share one.
+TEST(TableSplit, NumbersOfElementsAreThoseOfTheModel) {
+  for (const Config& model : models()) {
+    const ParameterTable whole = make_parameter_table(model);
+    int64_t end = 0;
+    for (const ParameterSpec& p : whole.parameters) {
+      EXPECT_GE(p.number, end) << p.name;
+      EXPECT_EQ(p.number % kParameterAlignment, 0) << p.name;
+      end = p.number + p.global_size();
+    }
+    for (const Layout& l : kLayouts)
+      for_each_rank(with_layout(model, l), [&](const Blueprint& b) {
+        for (const ParameterSpec& p : b.parameters.parameters)
+          EXPECT_EQ(p.number, whole.find(p.name).number) << p.name;
+      });
+  }
+}
+
 TEST(TableSplit, EveryUnitCountsOnce) {
   for_each_case([](const Config& c) {
     std::map<std::string, std::vector<int>> counts;

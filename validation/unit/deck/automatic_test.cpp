@@ -72,6 +72,8 @@ TEST(Automatic, WsdTailIsATenthOfTheSteps) {
 
 TEST(Automatic, DoubleComputesAndReducesInDouble) {
   const std::string deck = small_deck("numerics.compute_type = \"fp64\"\n");
+  EXPECT_EQ(sound_config(deck).numerics.master_type, ElementType::fp64);
+  EXPECT_EQ(sound_config(small_deck()).numerics.master_type, ElementType::fp32);
   EXPECT_EQ(sound_config(deck).numerics.gradient_reduce_type, ElementType::fp64);
   EXPECT_EQ(
       sound_config(deck, {"numerics.gradient_reduce_type=fp32"}).numerics.gradient_reduce_type,
