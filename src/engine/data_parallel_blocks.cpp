@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/test_hooks.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 namespace {
@@ -25,6 +26,17 @@ std::vector<std::vector<FlatRange>> tree_spans(const Blueprint& b) {
 int64_t tree_size(const Blueprint& b) {
   return b.config.grid.zero_stage < 2 ? b.parameters.flat_size
                                       : b.partition.compact_size(b.own_shard());
+}
+
+// Elements of a tied table whose gradients its two stages exchange at once; 0 on other ranks.
+int64_t tied_portion(const Blueprint& b) {
+  if (!has_tied_copy(b.config) || b.config.grid.pipeline_parallel == 1) return 0;
+  constexpr int64_t kMost = int64_t{1} << 20;  // bounds the memory
+  int64_t table = 0;
+  for (const BlockSpan& span : b.parameters.blocks)
+    if (span.kind == BlockKind::token || span.kind == BlockKind::output)
+      table = std::max(table, span.size);
+  return std::min(table, kMost);
 }
 
 ReducerOptions reducer_options(const Config& config) {
@@ -54,9 +66,7 @@ DataParallelBlocks<T>::DataParallelBlocks(const Blueprint& blueprint, ParameterS
   } else {
     const auto sink = [this](int64_t block, const OwnedRange& range, const Real* sum) {
       Real* to = tree_.current(block) + range.compact;
-      Kokkos::parallel_for(
-          "gradients.take", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, range.size),
-          KOKKOS_LAMBDA(const int64_t i) { to[i] += sum[i]; });
+      add_to(to, sum, range.size);
       size_t& left = ranges_left_[static_cast<size_t>(block)];
       if (left == 0)
         left = blueprint_.partition.owned_in_block(blueprint_.own_shard(), block).size();
@@ -149,7 +159,7 @@ typename DataParallelBlocks<T>::Gathered* DataParallelBlocks<T>::start(int64_t b
     gathered_.push_back(std::make_unique<Gathered>());
     free = gathered_.back().get();
     free->kind = kind;
-    free->data = Buffer<T>(Kokkos::ViewAllocateWithoutInitializing("parameters.gathered"), size);
+    free->data = Buffer<T>("parameters.gathered", size, Contents::undefined);
   }
   if (free == nullptr) return nullptr;
   free->block = block;
@@ -187,13 +197,15 @@ template <class T>
 int64_t DataParallelBlocks<T>::buffer_bytes(const Blueprint& b) {
   const ElementType type = ElementTraits<Real>::kType;
   const ReducerOptions options = reducer_options(b.config);
+  const int64_t tied = tied_portion(b) * static_cast<int64_t>(sizeof(Real));
   if (b.config.grid.zero_stage < 2)
-    return reducer_buffer_bytes(b.partition, options, type, b.zero_replicas);
-  return block_reducer_buffer_bytes(b.partition, options.wire, type, b.zero_replicas);
+    return tied + reducer_buffer_bytes(b.partition, options, type, b.zero_replicas);
+  return tied + block_reducer_buffer_bytes(b.partition, options.wire, type, b.zero_replicas);
 }
 
 template <class Real>
-void sum_tied_gradients(const Blueprint& b, Real* sums, Indexing indexing, const Comm* pp) {
+void sum_tied_gradients(const Blueprint& b, Real* sums, Indexing indexing, const Comm* pp,
+                        Buffer<Real>& received) {
   if (!has_tied_copy(b.config) || is_broken_for_test("tied_gradients")) return;
   const auto ranges = [&](BlockKind kind) {
     std::vector<FlatRange> found;
@@ -208,26 +220,22 @@ void sum_tied_gradients(const Blueprint& b, Real* sums, Indexing indexing, const
   };
   const std::vector<FlatRange> token = ranges(BlockKind::token), output = ranges(BlockKind::output);
   if (pp == nullptr || pp->size() == 1) {
-    for (size_t i = 0; i < token.size(); ++i) {
-      Real *first = sums + token[i].offset, *second = sums + output[i].offset;
-      Kokkos::parallel_for(
-          "gradients.tied", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, token[i].size),
-          KOKKOS_LAMBDA(const int64_t j) { first[j] = second[j] = first[j] + second[j]; });
-    }
+    for (size_t i = 0; i < token.size(); ++i)
+      make_sum_of_both(sums + token[i].offset, sums + output[i].offset, token[i].size);
     return;
   }
   const bool is_first = pp->rank() == 0;
   if (!is_first && pp->rank() + 1 != pp->size()) return;
-  constexpr int64_t kPortion = int64_t{1} << 20;  // elements: bounds the memory
-  std::vector<Real> other(kPortion);
+  const int64_t portion = tied_portion(b);
+  if (received.size() == 0) received = Buffer<Real>("tied gradients", portion, Contents::undefined);
   for (const FlatRange& range : is_first ? token : output)
-    for (int64_t at = 0; at < range.size; at += kPortion) {
-      const int64_t size = std::min(kPortion, range.size - at);
+    for (int64_t at = 0; at < range.size; at += portion) {
+      const int64_t size = std::min(portion, range.size - at);
       Real* own = sums + range.offset + at;
       const int peer = is_first ? pp->size() - 1 : 0;
       const auto bytes = size * static_cast<int64_t>(sizeof(Real));
-      pp->start_exchange({{own, bytes, peer}}, {{other.data(), bytes, peer}}, 0).wait();
-      for (int64_t j = 0; j < size; ++j) own[j] += other[static_cast<size_t>(j)];
+      pp->start_exchange({{own, bytes, peer}}, {{received.data(), bytes, peer}}, 0).wait();
+      add_to(own, received.data(), size);
     }
 }
 
@@ -235,7 +243,9 @@ template class DataParallelBlocks<float>;
 template class DataParallelBlocks<double>;
 template class DataParallelBlocks<bf16>;
 template class DataParallelBlocks<fp16>;
-template void sum_tied_gradients<float>(const Blueprint&, float*, Indexing, const Comm*);
-template void sum_tied_gradients<double>(const Blueprint&, double*, Indexing, const Comm*);
+template void sum_tied_gradients<float>(const Blueprint&, float*, Indexing, const Comm*,
+                                        Buffer<float>&);
+template void sum_tied_gradients<double>(const Blueprint&, double*, Indexing, const Comm*,
+                                         Buffer<double>&);
 
 }  // namespace espalier

@@ -78,9 +78,11 @@ class DataParallelBlocks : public BlockAccess<T> {
 };
 
 /// Where the output holds a copy of a tied token table: makes the gradients of both the sum of the
-/// two, the embedding's first. `sums` as DataParallelBlocks has them.
+/// two, the embedding's first. `sums` as DataParallelBlocks has them; `received` is room that the
+/// caller keeps from step to step.
 /// Collective  over the pipeline axis; `pp` null: one rank
 template <class Real>
-void sum_tied_gradients(const Blueprint& blueprint, Real* sums, Indexing indexing, const Comm* pp);
+void sum_tied_gradients(const Blueprint& blueprint, Real* sums, Indexing indexing, const Comm* pp,
+                        Buffer<Real>& received);
 
 }  // namespace espalier

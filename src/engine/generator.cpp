@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "blueprint/model_widths.hpp"
 #include "core/error.hpp"
@@ -132,14 +133,11 @@ void Generator<T>::mlp(int64_t layer, int64_t count, const Mat<const T>& normed,
 template <class T>
 void Generator<T>::feed_chunk(const int32_t* tokens, int64_t count) {
   const ModelConfig& m = blueprint_.config.model;
-  auto ids = Kokkos::create_mirror_view(tokens_);
-  auto places = Kokkos::create_mirror_view(positions_);
-  for (int64_t t = 0; t < count; ++t) {
-    ids(t) = tokens[t];
-    places(t) = static_cast<int32_t>(position_ + t);
-  }
-  Kokkos::deep_copy(tokens_, ids);
-  Kokkos::deep_copy(positions_, places);
+  std::vector<int32_t> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), static_cast<int32_t>(position_));
+  constexpr auto kIndex = static_cast<int64_t>(sizeof(int32_t));
+  device::copy_and_wait(tokens_.data(), tokens, count * kIndex);
+  device::copy_and_wait(positions_.data(), places.data(), count * kIndex);
   const auto stream = rows(stream_, count, m.hidden_size);
   const auto normed = rows(normed_, count, m.hidden_size);
   const auto delta = rows(delta_, count, m.hidden_size);
@@ -176,10 +174,10 @@ std::vector<float> Generator<T>::feed(const std::vector<int32_t>& tokens) {
   }
   const Mat<const T> last(normed_.data() + (count - 1) * m.hidden_size, 1, m.hidden_size);
   linear_forward<T>(rows(logits_, 1, m.vocab_size), last, parameters_.matrix(slots_.output));
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, logits_);
+  const std::vector<T> host = host_copy(logits_.data(), m.vocab_size);
   std::vector<float> logits(m.vocab_size);
   for (int64_t v = 0; v < m.vocab_size; ++v)
-    logits[v] = static_cast<float>(host(v) * m.logit_scale);
+    logits[v] = static_cast<float>(host[static_cast<size_t>(v)] * m.logit_scale);
   return logits;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 namespace {
@@ -27,30 +28,24 @@ bool advance(std::vector<size_t>& order, int64_t done, int64_t run, const Add& a
 template <class Real>
 GradientTree<Real>::GradientTree(int64_t size, int levels, std::vector<Spans> blocks)
     : blocks_(std::move(blocks)), levels_(levels) {
-  for (int i = 0; i <= levels; ++i)
-    buffers_.emplace_back(Kokkos::ViewAllocateWithoutInitializing("gradients"), size);
+  for (int i = 0; i <= levels; ++i) buffers_.emplace_back("gradients", size);  // padding stays zero
   order_.resize(blocks_.size());
   done_.resize(blocks_.size());
-  for (const auto& buffer : buffers_) Kokkos::deep_copy(buffer, Real(0));  // padding stays zero
 }
 
 template <class Real>
 void GradientTree<Real>::zero(int64_t block) {
   Real* to = current(block);
   for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
-    Kokkos::deep_copy(Vec<Real>(to + span.offset, span.size), Real(0));
+    device::fill(to + span.offset, 0, span.size * static_cast<int64_t>(sizeof(Real)));
 }
 
 // right = left + right, the earlier micro-batches on the left.
 template <class Real>
-void GradientTree<Real>::add_from_left(int64_t block, size_t right_buffer, size_t left_buffer) {
-  Real* right = buffers_[right_buffer].data();
-  const Real* left = buffers_[left_buffer].data();
+void GradientTree<Real>::add_left(int64_t block, size_t right, size_t left) {
   for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
-    Kokkos::parallel_for(
-        "gradient_tree.add",
-        Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(span.offset, span.offset + span.size),
-        KOKKOS_LAMBDA(const int64_t i) { right[i] = left[i] + right[i]; });
+    add_from_left(buffers_[right].data() + span.offset, buffers_[left].data() + span.offset,
+                  span.size);
 }
 
 template <class Real>
@@ -80,11 +75,10 @@ void GradientTree<Real>::next(int64_t block) {
   if (done == micro_batches_) {
     // Every stored sum stands to the left of this one.
     for (int level = 0; level < levels_; ++level)
-      add_from_left(block, order[0], order[static_cast<size_t>(level) + 1]);
+      add_left(block, order[0], order[static_cast<size_t>(level) + 1]);
     return;
   }
-  if (advance(order, done, run_,
-              [&](size_t level) { add_from_left(block, order[0], order[level]); }))
+  if (advance(order, done, run_, [&](size_t level) { add_left(block, order[0], order[level]); }))
     zero(block);
 }
 

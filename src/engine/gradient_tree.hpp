@@ -41,7 +41,7 @@ class GradientTree {
 
  private:
   void zero(int64_t block);
-  void add_from_left(int64_t block, size_t right, size_t left);
+  void add_left(int64_t block, size_t right, size_t left);
 
   std::vector<Buffer<Real>> buffers_;
   std::vector<Spans> blocks_;

@@ -5,7 +5,8 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "tensor/rows.hpp"
+#include "tensor/launch.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 namespace {
@@ -24,9 +25,8 @@ void fill(Real* values, const ParameterSpec& p, uint64_t seed, int64_t first, in
   const uint64_t purpose = hash_name(p.name);
   const double deviation = p.init_std;
   const Initializer kind = p.initializer;
-  Kokkos::parallel_for(
-      "initialise", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(first, last),
-      KOKKOS_LAMBDA(const int64_t e) {
+  for_each(
+      "initialise", first, last, KOKKOS_LAMBDA(const int64_t e) {
         double x = kind == Initializer::ones ? 1.0 : 0.0;
         const int64_t global = base + e / columns * row_step + e % columns;
         if (kind == Initializer::normal)
@@ -62,16 +62,20 @@ ParameterStore<T>::ParameterStore(const ParameterTable& table)
 
 template <class T>
 ParameterStore<T>::ParameterStore(const ParameterTable& table, const std::vector<OwnedRange>& owned,
-                                  int64_t zero_stage)
-    : table_(table), owned_(owned) {
-  constexpr bool kSeparate = !std::is_same_v<T, Acc<T>>;
-  if (zero_stage == 3 || (zero_stage > 0 && kSeparate)) master_indexing_ = Indexing::compact;
+                                  int64_t zero_stage, ElementType master_type)
+    : table_(table), owned_(owned), is_single_(master_type == ElementTraits<T>::kType) {
+  constexpr bool kNarrow = !std::is_same_v<T, Acc<T>>;
+  ESPALIER_REQUIRE(is_single_ || (kNarrow && master_type == ElementTraits<Acc<T>>::kType),
+                   "a master in {} for weights in {}", element_name(master_type),
+                   element_name(ElementTraits<T>::kType));
+  if (zero_stage == 3 || (zero_stage > 0 && !is_single_)) master_indexing_ = Indexing::compact;
   if (zero_stage == 3) compute_indexing_ = Indexing::compact;
   const auto size = [&](Indexing indexing) {
     return indexing == Indexing::flat ? table.flat_size : compact_size(owned);
   };
-  master_ = Buffer<Acc<T>>("parameters.master", size(master_indexing_));
-  if constexpr (kSeparate) compute_ = Buffer<T>("parameters", size(compute_indexing_));
+  if (!kNarrow || !is_single_)
+    master_ = Buffer<Acc<T>>("parameters.master", size(master_indexing_));
+  if constexpr (kNarrow) compute_ = Buffer<T>("parameters", size(compute_indexing_));
 }
 
 template <class T>
@@ -91,32 +95,25 @@ void ParameterStore<T>::initialise(uint64_t seed) {
       }
     }
   };
-  write(master_.data(), master_indexing_);
-  Kokkos::fence();
+  if (master_.data() != nullptr) write(master_.data(), master_indexing_);
   if constexpr (!std::is_same_v<T, Acc<T>>) {
-    if (master_indexing_ == compute_indexing_)
+    if (!is_single_ && master_indexing_ == compute_indexing_)
       refresh_compute_copy();
     else
       write(compute_.data(), compute_indexing_);
   }
-  Kokkos::fence();
 }
 
 template <class T>
 void ParameterStore<T>::refresh_compute_copy() {
   if constexpr (!std::is_same_v<T, Acc<T>>) {
-    const auto round = [](T* to, const Acc<T>* from, int64_t size) {
-      Kokkos::parallel_for(
-          "parameters.round", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
-          KOKKOS_LAMBDA(const int64_t i) { to[i] = T(from[i]); });
-    };
+    if (is_single_) return;
     if (master_indexing_ == compute_indexing_) {
-      round(compute_.data(), master_.data(), static_cast<int64_t>(master_.extent(0)));
+      round_to<T>(compute_.data(), master_.data(), master_.size());
     } else {
       for (const OwnedRange& r : owned_)
-        round(compute_.data() + r.flat, master_.data() + r.compact, r.size);
+        round_to<T>(compute_.data() + r.flat, master_.data() + r.compact, r.size);
     }
-    Kokkos::fence();
   }
 }
 

@@ -62,14 +62,18 @@ void initialise_parameter(Real* values, const ParameterSpec& p, int64_t first, i
 ///   1, 2  own shard; all where it is     all
 ///         what is computed with
 ///   3     own shard                      own shard
+///
+/// Where the master's type is T it is what is computed with, and there is no copy: always where T
+/// is fp32 or fp64, by choice where it is bf16.
 template <class T>
 class ParameterStore {
  public:
   /// Everything resident, as with ZeRO 0.
   explicit ParameterStore(const ParameterTable& table);
   ParameterStore(const ParameterTable& table, const std::vector<OwnedRange>& owned,
-                 int64_t zero_stage);
+                 int64_t zero_stage, ElementType master_type = ElementTraits<Acc<T>>::kType);
 
+  /// With a bf16 master rounded to nearest, as the copy of an fp32 one is.
   void initialise(uint64_t seed);
   /// Rounds the master weights to the compute copy; own ranges only where the master is sharded.
   void refresh_compute_copy();
@@ -78,9 +82,12 @@ class ParameterStore {
   const std::vector<OwnedRange>& owned() const { return owned_; }
   Indexing master_indexing() const { return master_indexing_; }
   Indexing compute_indexing() const { return compute_indexing_; }
+  /// Null where values() are the master in bf16.
   Acc<T>* master() const { return master_.data(); }
   /// Null where T is the master type: then the master is computed with.
-  T* separate_compute_copy() const { return compute_.data(); }
+  T* separate_compute_copy() const { return is_single_ ? nullptr : compute_.data(); }
+  /// Whether values() are the master.
+  bool is_single() const { return is_single_; }
   /// What is computed with, by compute_indexing().
   T* values() const;
   /// Of a resident block. Internal error where the compute copy is sharded.
@@ -94,6 +101,7 @@ class ParameterStore {
  private:
   ParameterTable table_;
   std::vector<OwnedRange> owned_;
+  bool is_single_ = false;
   Indexing master_indexing_ = Indexing::flat, compute_indexing_ = Indexing::flat;
   Buffer<Acc<T>> master_;
   Buffer<T> compute_;

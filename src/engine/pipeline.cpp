@@ -14,6 +14,7 @@ Pipeline<T>::Pipeline(const Blueprint& blueprint, Stage<T>& stage, const Comm* p
       stage_(stage),
       pp_(pp),
       rank_(blueprint.rank.pipeline),
+      graphed_(stage),
       seconds_(blueprint.chunks.size()) {
   ESPALIER_REQUIRE(schedule_.ranks == 1 || (pp != nullptr && pp->size() == schedule_.ranks),
                    "a pipeline of {} ranks without their communicator", schedule_.ranks);
@@ -61,8 +62,7 @@ typename Pipeline<T>::Transfer& Pipeline<T>::take(std::vector<std::unique_ptr<Tr
   if (free == nullptr) {
     pool.push_back(std::make_unique<Transfer>());
     free = pool.back().get();
-    free->data = Buffer<T>(Kokkos::ViewAllocateWithoutInitializing("pipeline.transfer"),
-                           stage_.boundary_size());
+    free->data = Buffer<T>("pipeline.transfer", stage_.boundary_size(), Contents::undefined);
   }
   free->is_free = false;
   free->micro_batch = micro_batch;
@@ -96,9 +96,9 @@ void Pipeline<T>::send(const PipelineAction& a) {
   auto& pool = a.kind == ActionKind::send_forward ? outputs_ : d_inputs_;
   Transfer& t = arrived(pool, a.micro_batch, a.chunk);
   if (is_broken_for_test("pipeline_gradient") && a.kind == ActionKind::send_backward)
-    Kokkos::deep_copy(t.data, T(Real(0)));
+    device::fill(t.data.data(), 0, t.data.bytes());
   if (is_broken_for_test("pipeline_activation") && a.kind == ActionKind::send_forward)
-    Kokkos::deep_copy(t.data, T(Real(0)));
+    device::fill(t.data.data(), 0, t.data.bytes());
   const Peer peer = peer_of(schedule_, rank_, a);
   t.request =
       pp_->start_send(t.data.data(), stage_.boundary_size(), static_cast<int>(peer.rank), tag(a));
@@ -110,8 +110,7 @@ void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens, Mod
   const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
   if (!chunk.is_first && schedule_.ranks > 1) {
     Transfer& t = arrived(inputs_, a.micro_batch, a.chunk);
-    Kokkos::deep_copy(Vec<T>(stage_.input(a.chunk, slot(a)), stage_.boundary_size()),
-                      Vec<const T>(t.data.data(), stage_.boundary_size()));
+    device::copy(stage_.input(a.chunk, slot(a)), t.data.data(), t.data.bytes());
     t.is_free = true;
   }
   T* output = nullptr;
@@ -119,14 +118,12 @@ void Pipeline<T>::forward(const PipelineAction& a, const TokenBatch& tokens, Mod
     output = stage_.input(a.chunk + 1, slot({a.kind, a.micro_batch, a.chunk + 1}));
   else if (!chunk.is_last)
     output = take(outputs_, a.micro_batch, a.chunk).data.data();
-  const double start = monotonic_seconds();
-  stage_.forward(a.chunk, slot(a), tokens, output, mode);
-  if (mode == Mode::train)
-    seconds_[static_cast<size_t>(a.chunk)].forward += monotonic_seconds() - start;
+  timed(mode == Mode::train ? &seconds_[static_cast<size_t>(a.chunk)].forward : nullptr,
+        [&] { stage_.forward(a.chunk, slot(a), tokens, output, mode); });
 }
 
 template <class T>
-double Pipeline<T>::backward(const PipelineAction& a, double gradient_scale) {
+void Pipeline<T>::backward(const PipelineAction& a, double gradient_scale) {
   if (is_broken_for_test("throw_in_step")) throw InternalError("a test asked for this error");
   const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(a.chunk)];
   Transfer* from = nullptr;
@@ -141,13 +138,53 @@ double Pipeline<T>::backward(const PipelineAction& a, double gradient_scale) {
   if (!chunk.is_first)
     d_input = schedule_.ranks == 1 ? hand_over_.data()
                                    : take(d_inputs_, a.micro_batch, a.chunk).data.data();
-  const double start = monotonic_seconds();
-  const double loss = stage_.backward(
-      a.chunk, slot(a), d_output, d_input, gradient_scale,
-      a.kind == ActionKind::backward ? BackwardPart::together : BackwardPart::input);
-  seconds_[static_cast<size_t>(a.chunk)].backward_input += monotonic_seconds() - start;
+  const BackwardPart part =
+      a.kind == ActionKind::backward ? BackwardPart::together : BackwardPart::input;
+  timed(&seconds_[static_cast<size_t>(a.chunk)].backward_input, [&] {
+    stage_.backward(a.chunk, slot(a), d_output, d_input, gradient_scale, part, a.micro_batch);
+  });
   if (from != nullptr) from->is_free = true;
-  return loss;
+}
+
+// The last micro-batch starts reductions over data-parallel ranks in its middle.
+template <class T>
+bool Pipeline<T>::is_graphed(int64_t micro_batch) const {
+  if (!device::kPresent || !blueprint_.config.numerics.graphs) return false;
+  return blueprint_.config.grid.data_parallel == 1 || micro_batch + 1 < schedule_.micro_batches;
+}
+
+template <class T>
+void Pipeline<T>::graphed(int64_t micro_batch, const TokenBatch& tokens, double gradient_scale) {
+  stage_.take_tokens(0, 0, tokens, Mode::train);
+  graphed_.run(gradient_scale);
+  stage_.keep_losses(micro_batch);
+}
+
+// On a device the time of a chunk is the device's; only those of several ranks are compared.
+template <class T>
+template <class F>
+void Pipeline<T>::timed(double* seconds, const F& work) {
+  if constexpr (device::kPresent) {
+    if (seconds == nullptr || schedule_.ranks == 1) return work();
+    if (clocks_used_ == clocks_.size()) clocks_.emplace_back();
+    Clock& clock = clocks_[clocks_used_++];
+    clock.seconds = seconds;
+    clock.from.record();
+    work();
+    clock.to.record();
+  } else {
+    const double start = monotonic_seconds();
+    work();
+    if (seconds != nullptr) *seconds += monotonic_seconds() - start;
+  }
+}
+
+template <class T>
+void Pipeline<T>::read_clocks() {
+  if (clocks_used_ > 0) device::Stream::compute().synchronize();
+  for (size_t i = 0; i < clocks_used_; ++i)
+    *clocks_[i].seconds += device::Event::seconds(clocks_[i].from, clocks_[i].to);
+  clocks_used_ = 0;
 }
 
 template <class T>
@@ -156,23 +193,25 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
   ESPALIER_REQUIRE(static_cast<int64_t>(micro_batches.size()) == schedule_.micro_batches,
                    "{} micro-batches for a schedule of {}", micro_batches.size(),
                    schedule_.micro_batches);
-  std::vector<double> losses(micro_batches.size(), 0.0);
+  stage_.reserve_losses(schedule_.micro_batches);
   std::fill(seconds_.begin(), seconds_.end(), ChunkSeconds{});
   const double begin = monotonic_seconds();
   for (const PipelineAction& a : schedule_.by_rank[static_cast<size_t>(rank_)]) {
     const auto m = static_cast<size_t>(a.micro_batch);
     switch (a.kind) {
-      case ActionKind::forward: forward(a, micro_batches[m], Mode::train); break;
-      case ActionKind::backward:
-      case ActionKind::backward_input: {
-        const double loss = backward(a, gradient_scale);
-        if (blueprint_.chunks[static_cast<size_t>(a.chunk)].is_last) losses[m] = loss;
+      case ActionKind::forward:
+        if (is_graphed(a.micro_batch))
+          graphed(a.micro_batch, micro_batches[m], gradient_scale);
+        else
+          forward(a, micro_batches[m], Mode::train);
         break;
-      }
+      case ActionKind::backward:
+      case ActionKind::backward_input:
+        if (!is_graphed(a.micro_batch)) backward(a, gradient_scale);
+        break;
       case ActionKind::backward_weight: {
-        const double start = monotonic_seconds();
-        stage_.backward_weight(a.chunk, slot(a));
-        seconds_[static_cast<size_t>(a.chunk)].backward_weight += monotonic_seconds() - start;
+        timed(&seconds_[static_cast<size_t>(a.chunk)].backward_weight,
+              [&] { stage_.backward_weight(a.chunk, slot(a)); });
         break;
       }
       case ActionKind::recv_forward:
@@ -182,13 +221,15 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
     }
   }
   finish();
+  const std::vector<double> sums = losses(micro_batches.size());
+  read_clocks();
   makespan_ = monotonic_seconds() - begin;
-  return losses;
+  return sums;
 }
 
 template <class T>
 std::vector<double> Pipeline<T>::evaluate(const std::vector<TokenBatch>& micro_batches) {
-  std::vector<double> losses(micro_batches.size(), 0.0);
+  stage_.reserve_losses(static_cast<int64_t>(micro_batches.size()));
   for (size_t m = 0; m < micro_batches.size(); ++m) {
     for (int64_t c = 0; c < schedule_.chunks; ++c) {
       const ChunkPlan& chunk = blueprint_.chunks[static_cast<size_t>(c)];
@@ -198,13 +239,20 @@ std::vector<double> Pipeline<T>::evaluate(const std::vector<TokenBatch>& micro_b
         post_receive({ActionKind::recv_forward, number, c});
       forward(compute, micro_batches[m], Mode::evaluate);
       if (chunk.is_last)
-        losses[m] = stage_.loss(slot(compute));
+        stage_.loss(slot(compute), number);
       else if (schedule_.ranks > 1)
         send({ActionKind::send_forward, number, c});
     }
   }
   finish();
-  return losses;
+  return losses(micro_batches.size());
+}
+
+template <class T>
+std::vector<double> Pipeline<T>::losses(size_t micro_batches) const {
+  if (blueprint_.chunks.back().is_last)
+    return stage_.loss_sums(static_cast<int64_t>(micro_batches));
+  return std::vector<double>(micro_batches, 0.0);
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
+#include "engine/graphed_pass.hpp"
 #include "engine/stage.hpp"
 #include "grid/comm.hpp"
 
@@ -58,8 +59,14 @@ class Pipeline {
   void post_receive(const PipelineAction& action);
   void send(const PipelineAction& action);
   void forward(const PipelineAction& action, const TokenBatch& tokens, Mode mode);
-  double backward(const PipelineAction& action, double gradient_scale);
+  void backward(const PipelineAction& action, double gradient_scale);
+  bool is_graphed(int64_t micro_batch) const;
+  void graphed(int64_t micro_batch, const TokenBatch& tokens, double gradient_scale);
+  template <class F>
+  void timed(double* seconds, const F& work);
+  void read_clocks();
   void finish();
+  std::vector<double> losses(size_t micro_batches) const;
   int64_t slot(const PipelineAction& a) const;
   bool hands_over(int64_t chunk) const;  // to the next chunk of the same rank
   int tag(const PipelineAction& transfer) const;
@@ -71,7 +78,14 @@ class Pipeline {
   int64_t rank_ = 0;
   std::vector<std::unique_ptr<Transfer>> outputs_, inputs_, d_outputs_, d_inputs_;
   Buffer<T> hand_over_;
+  GraphedPass<T> graphed_;
   std::vector<ChunkSeconds> seconds_;
+  struct Clock {
+    device::Event from{device::Event::Timing::yes}, to{device::Event::Timing::yes};
+    double* seconds = nullptr;
+  };
+  std::deque<Clock> clocks_;
+  size_t clocks_used_ = 0;
   double makespan_ = 0.0;
 };
 

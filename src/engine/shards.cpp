@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/shards.hpp"
 
+#include <initializer_list>
+#include <numeric>
+
 #include "blueprint/model_widths.hpp"
 #include "core/error.hpp"
 #include "tensor/gemm.hpp"
@@ -34,12 +37,12 @@ void add_key_runs(ShardUnits& units, const TensorSplit& split, const ModelConfig
 
 ShardUnits empty_units(const TensorSplit& split) {
   const auto n = static_cast<size_t>(split.local_shards());
-  return {std::vector<std::vector<Range>>(n), std::vector<std::vector<Range>>(n)};
+  return {std::vector<ShardRuns>(n), std::vector<ShardRuns>(n)};
 }
 
 // One run instead of several neighbours: fewer and larger products, in the fast mode.
-void join(std::vector<Range>& runs) {
-  std::vector<Range> joined;
+void join(ShardRuns& runs) {
+  ShardRuns joined;
   for (const Range& r : runs) {
     if (!joined.empty() && joined.back().last() == r.first)
       joined.back().count += r.count;
@@ -47,6 +50,20 @@ void join(std::vector<Range>& runs) {
       joined.push_back(r);
   }
   runs = joined;
+}
+
+/// Widths of the pieces that any layout puts together: offsets and local widths are sums of them.
+int64_t granule_of(const TensorSplit& split, std::initializer_list<int64_t> widths) {
+  int64_t granule = 0;
+  for (const int64_t width : widths)
+    for (int64_t s = 0; s < split.shards; ++s)
+      granule = std::gcd(granule, cut_evenly(width, split.shards, s).count);
+  return granule;
+}
+
+void set_granule(ShardUnits& units, int64_t granule) {
+  for (auto* part : {&units.compute, &units.input})
+    for (ShardRuns& runs : *part) runs.granule = granule;
 }
 
 }  // namespace
@@ -68,11 +85,19 @@ LayerUnits make_units(const Blueprint& b) {
   if (m.activation == Activation::swiglu) add_runs(u.up, split, m.intermediate_size, inner);
   add_runs(u.down, split, m.intermediate_size, 0);
   add_runs(u.vocabulary, split, m.vocab_size, 0);
-  if (!b.config.numerics.reproducible)
+  if (b.config.numerics.reproducible) {
+    const int64_t head = KeyValueSplit(m.num_kv_heads, split.shards).per_shard * m.head_dim;
+    set_granule(u.qkv, std::gcd(granule_of(split, {query_width(m)}), head));
+    set_granule(u.output, granule_of(split, {query_width(m)}));
+    set_granule(u.up, granule_of(split, {m.intermediate_size}));
+    set_granule(u.down, granule_of(split, {m.intermediate_size}));
+    set_granule(u.vocabulary, granule_of(split, {m.vocab_size}));
+  } else {
     for (ShardUnits* units : {&u.qkv, &u.up}) {
       for (auto& runs : units->compute) join(runs);
       for (auto& runs : units->input) join(runs);
     }
+  }
   return u;
 }
 
@@ -87,18 +112,19 @@ void column_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& 
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, T>(Op::none, Op::transpose, x.extent(0), r.count, in, 1, x.data(), in,
-                 w.data() + r.first * in, in, 0, y.data() + r.first, out);
+                 w.data() + r.first * in, in, 0, y.data() + r.first, out, runs.granule);
 }
 
 template <class T, class C>
 void column_backward_input(C* out, const Mat<const T>& dy, const Mat<const T>& w,
-                           const std::vector<Range>& runs, Write write) {
+                           const ShardRuns& runs, Write write) {
   const int64_t in = w.extent(1), columns = dy.extent(1), rows = dy.extent(0);
-  if (runs.empty() && write == Write::overwrite) std::fill(out, out + rows * in, C(Acc<T>(0)));
+  if (runs.empty() && write == Write::overwrite)
+    device::fill(out, 0, rows * in * static_cast<int64_t>(sizeof(C)));
   Acc<T> keep = write == Write::add ? 1 : 0;
   for (const Range& r : runs) {
     gemm<T, C>(Op::none, Op::none, rows, in, r.count, 1, dy.data() + r.first, columns,
-               w.data() + r.first * in, in, keep, out, in);
+               w.data() + r.first * in, in, keep, out, in, runs.granule);
     keep = 1;
   }
 }
@@ -110,19 +136,19 @@ void column_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, Acc<T>>(Op::transpose, Op::none, r.count, in, x.extent(0), 1, dy.data() + r.first,
-                      columns, x.data(), in, 1, dw.data() + r.first * in, in);
+                      columns, x.data(), in, 1, dw.data() + r.first * in, in, runs.granule);
 }
 
 template <class T, class C>
-void row_forward(C* out, const Mat<const T>& x, const Mat<const T>& w,
-                 const std::vector<Range>& runs, Write write) {
+void row_forward(C* out, const Mat<const T>& x, const Mat<const T>& w, const ShardRuns& runs,
+                 Write write) {
   const int64_t width = w.extent(0), in = w.extent(1);
   ESPALIER_REQUIRE(x.extent(1) == w.extent(1), "row-parallel product of x [{}, {}], w [{}, {}]",
                    x.extent(0), x.extent(1), width, in);
   Acc<T> keep = write == Write::add ? 1 : 0;
   for (const Range& r : runs) {
     gemm<T, C>(Op::none, Op::transpose, x.extent(0), width, r.count, 1, x.data() + r.first, in,
-               w.data() + r.first, in, keep, out, width);
+               w.data() + r.first, in, keep, out, width, runs.granule);
     keep = 1;
   }
 }
@@ -137,7 +163,7 @@ void row_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<cons
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, T>(Op::none, Op::none, dy.extent(0), r.count, width, 1, dy.data(), width,
-                 w.data() + r.first, in, 0, dx.data() + r.first, in);
+                 w.data() + r.first, in, 0, dx.data() + r.first, in, runs.granule);
 }
 
 template <class T>
@@ -147,7 +173,7 @@ void row_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Ma
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, Acc<T>>(Op::transpose, Op::none, width, r.count, dy.extent(0), 1, dy.data(), width,
-                      x.data() + r.first, in, 1, dw.data() + r.first, in);
+                      x.data() + r.first, in, 1, dw.data() + r.first, in, runs.granule);
 }
 
 template <class T>
@@ -163,20 +189,10 @@ ShardSum<T>::ShardSum(TensorParallel<T>& ranks, const TensorSet& work, const Blu
 }
 
 template <class T>
-void ShardSum<T>::add_to(Real* left, const Real* right, int64_t size) {
-  Kokkos::parallel_for(
-      "shards.add", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, size),
-      KOKKOS_LAMBDA(const int64_t i) { left[i] += right[i]; });
-}
-
-template <class T>
 void ShardSum<T>::finish(T* out, int64_t tokens) {
   if (split_.shards == 1) return;
   if (split_.ranks == 1) {
-    const Real* from = exact_;
-    Kokkos::parallel_for(
-        "shards.round", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, tokens * width_),
-        KOKKOS_LAMBDA(const int64_t i) { out[i] = T(from[i]); });
+    round_to<T>(out, exact_, tokens * width_);
     return;
   }
   if (exact_ != nullptr) {
@@ -187,11 +203,11 @@ void ShardSum<T>::finish(T* out, int64_t tokens) {
     ranks_.template reduce<T>(plain_, out, tokens, width_, reinterpret_cast<T*>(received_));
 }
 
-#define ESPALIER_INSTANTIATE_SUM(T, C)                                                    \
-  template void column_backward_input<T, C>(C*, const Mat<const T>&, const Mat<const T>&, \
-                                            const std::vector<Range>&, Write);            \
-  template void row_forward<T, C>(C*, const Mat<const T>&, const Mat<const T>&,           \
-                                  const std::vector<Range>&, Write);
+#define ESPALIER_INSTANTIATE_SUM(T, C)                                                            \
+  template void column_backward_input<T, C>(C*, const Mat<const T>&, const Mat<const T>&,         \
+                                            const ShardRuns&, Write);                             \
+  template void row_forward<T, C>(C*, const Mat<const T>&, const Mat<const T>&, const ShardRuns&, \
+                                  Write);
 #define ESPALIER_INSTANTIATE(T)                                                                \
   template void column_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,     \
                                   const ShardUnits&);                                          \

@@ -9,18 +9,24 @@
 #include "layers/linear.hpp"
 #include "parallel/tensor_parallel.hpp"
 #include "tensor/arena.hpp"
+#include "tensor/sums.hpp"
 #include "tensor/types.hpp"
 #include "tensor/views.hpp"
 
 namespace espalier {
 
-/// The runs of a matrix's cut dimension, local numbers, by local shard. A product is formed for
-/// each run on its own, so that its shape does not depend on how many shards a rank holds.
+/// Runs of a matrix's cut dimension, local numbers.
+struct ShardRuns : std::vector<Range> {
+  int64_t granule = 0;  // as gemm() has it; 0 in the fast mode
+};
+
+/// The runs of a matrix by local shard. A product is formed for each run on its own, so that its
+/// shape does not depend on how many shards a rank holds.
 struct ShardUnits {
-  std::vector<std::vector<Range>> compute;
+  std::vector<ShardRuns> compute;
   /// Of these, the runs whose share of the input's gradient counts here: a key head that several
   /// shards repeat counts with the first.
-  std::vector<std::vector<Range>> input;
+  std::vector<ShardRuns> input;
 };
 
 /// The units of every linear layer of a rank. In the fast mode a rank has one shard, and its runs
@@ -38,7 +44,7 @@ void column_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& 
 /// out (+)= sum over the shard's runs of dy[:, run] W[run]; `write` says what the first one does.
 template <class T, class C>
 void column_backward_input(C* out, const Mat<const T>& dy, const Mat<const T>& w,
-                           const std::vector<Range>& runs, Write write);
+                           const ShardRuns& runs, Write write);
 /// dw[run] += dy[:, run]^T x.
 template <class T>
 void column_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
@@ -47,8 +53,8 @@ void column_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const
 /// out (+)= sum over the shard's runs of x[:, run] W[:, run]^T: row-parallel. Shapes  out [tokens,
 /// out]; x [tokens, local]; w [out, local]
 template <class T, class C>
-void row_forward(C* out, const Mat<const T>& x, const Mat<const T>& w,
-                 const std::vector<Range>& runs, Write write);
+void row_forward(C* out, const Mat<const T>& x, const Mat<const T>& w, const ShardRuns& runs,
+                 Write write);
 /// dx[:, run] = dy W[:, run].
 template <class T>
 void row_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<const T>& w,
@@ -100,7 +106,6 @@ class ShardSum {
         add_to(level(depth - 2), level(depth - 1), size);
     }
   }
-  static void add_to(Real* left, const Real* right, int64_t size);
 
   TensorParallel<T>& ranks_;
   TensorSplit split_;

@@ -29,7 +29,7 @@ Stage<T>::Stage(const Blueprint& blueprint, BlockAccess<T>& blocks, const Comm* 
       keys_(model_.num_kv_heads, split_.shards),
       tp_(tp, split_),
       arena_(activation_bytes(blueprint_)),
-      head_norms_(static_cast<size_t>(espalier::norm_widths(model_).heads)) {
+      head_norms_("head_norms", espalier::norm_widths(model_).heads) {
   const ElementType type = ElementTraits<T>::kType;
   ESPALIER_REQUIRE(blueprint_.config.numerics.compute_type == type,
                    "a stage of {} for a deck of {}", element_name(type),
@@ -71,39 +71,6 @@ void Stage<T>::plan_slots() {
 }
 
 template <class T>
-typename Stage<T>::Inputs Stage<T>::load(const TensorSet& set, const TokenBatch& tokens) {
-  ScopedPart part(Part::data);
-  const int64_t count = tokens.sequences * tokens.length;
-  ESPALIER_REQUIRE(tokens.sequences == attention_.sequences && tokens.length == attention_.length,
-                   "a micro-batch of {} x {} tokens for a stage of {} x {}", tokens.sequences,
-                   tokens.length, attention_.sequences, attention_.length);
-  const auto copy = [&](const char* name, const int32_t* from) {
-    auto target = set.get<int32_t>(name);
-    Kokkos::deep_copy(
-        Vec<int32_t>(target.data(), count),
-        Kokkos::View<const int32_t*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
-            from, count));
-    return target.data();
-  };
-  Inputs in{copy("inputs", tokens.inputs),
-            copy("targets", tokens.targets),
-            copy("positions", tokens.positions),
-            copy("document_start", tokens.document_start),
-            nullptr,
-            nullptr};
-  if (tokens.first_token == nullptr) return in;
-  int64_t* index = set.get<int64_t>("token_index").data();
-  int64_t* first = set.get<int64_t>("first_token").data();
-  for (int64_t s = 0; s < tokens.sequences; ++s) {
-    first[s] = tokens.first_token[s];
-    for (int64_t t = 0; t < tokens.length; ++t) index[s * tokens.length + t] = first[s] + t;
-  }
-  in.token_index = index;
-  in.first_token = first;
-  return in;
-}
-
-template <class T>
 typename Stage<T>::At Stage<T>::at(Kept& kept, const ChunkPlan& chunk, int64_t layer,
                                    BlockView<const T> w) {
   const int64_t index = layer - chunk.layers.first;
@@ -121,12 +88,20 @@ T* Stage<T>::input(int64_t chunk, int64_t slot) const {
 }
 
 template <class T>
-void Stage<T>::forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T* output,
-                       Mode mode) {
-  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+void Stage<T>::take_tokens(int64_t chunk, int64_t slot, const TokenBatch& tokens, Mode mode) {
+  ESPALIER_REQUIRE(tokens.sequences == attention_.sequences && tokens.length == attention_.length,
+                   "a micro-batch of {} x {} tokens for a stage of {} x {}", tokens.sequences,
+                   tokens.length, attention_.sequences, attention_.length);
   Kept& k = kept(chunk, slot);
   k.mode = mode;
-  k.in = load(k.input, tokens);
+  ScopedPart part(Part::data);
+  k.in = staging_.load(k.input, tokens);
+}
+
+template <class T>
+void Stage<T>::forward_pass(int64_t chunk, int64_t slot, T* output) {
+  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+  Kept& k = kept(chunk, slot);
   if (c.is_first) embed(k, k.layers.front().template get<T>("input"));
   BlockUse<T> before;
   for (int64_t layer = c.layers.first; layer < c.layers.last; ++layer) {
@@ -153,23 +128,38 @@ void Stage<T>::forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T*
 }
 
 template <class T>
-double Stage<T>::loss(int64_t slot) {
+void Stage<T>::loss(int64_t slot, int64_t number) {
   const auto chunk = static_cast<int64_t>(kept_.size()) - 1;
-  return head(kept(chunk, slot), 0.0, Gradient::none);
+  head(kept(chunk, slot), 0.0, Gradient::none);
+  keep_losses(number);
 }
 
 template <class T>
-double Stage<T>::backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input,
-                          double gradient_scale, BackwardPart part) {
+void Stage<T>::reserve_losses(int64_t count) {
+  if (losses_.size() < count * plan_.tokens) losses_ = PinnedBuffer<Real>(count * plan_.tokens);
+}
+
+template <class T>
+std::vector<double> Stage<T>::loss_sums(int64_t count) const {
+  ESPALIER_REQUIRE(count * plan_.tokens <= losses_.size(), "losses of {} micro-batches", count);
+  device::Stream::compute().synchronize();
+  std::vector<double> sums(static_cast<size_t>(count), 0.0);
+  const Real* loss = losses_.data();
+  for (double& sum : sums)
+    for (int64_t t = 0; t < plan_.tokens; ++t) sum += static_cast<double>(*loss++);
+  return sums;
+}
+
+template <class T>
+void Stage<T>::backward_pass(int64_t chunk, int64_t slot, const T* d_output, T* d_input,
+                             double gradient_scale, BackwardPart part) {
   const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
   Kept& k = kept(chunk, slot);
   const auto d_stream = work_.get<T>("d_stream");
-  const Vec<T> stream(d_stream.data(), boundary_size());
-  double loss = 0.0;
   if (c.is_last)
-    loss = backward_head(k, gradient_scale);
+    backward_head(k, gradient_scale);
   else
-    Kokkos::deep_copy(stream, Vec<const T>(d_output, boundary_size()));
+    device::copy(d_stream.data(), d_output, boundary_bytes());
   for (int64_t layer = c.layers.last - 1; layer >= c.layers.first; --layer) {
     const int64_t block = slots_.layers[static_cast<size_t>(layer)].block;
     BlockUse<T> use(access_, block);
@@ -184,8 +174,22 @@ double Stage<T>::backward(int64_t chunk, int64_t slot, const T* d_output, T* d_i
   if (c.is_first)
     backward_embedding(k);
   else
-    Kokkos::deep_copy(Vec<T>(d_input, boundary_size()), stream);
-  return loss;
+    device::copy(d_input, d_stream.data(), boundary_bytes());
+}
+
+// The order of backward_pass().
+template <class T>
+void Stage<T>::tell_gradients_done(int64_t chunk) {
+  const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
+  if (c.is_last) {
+    if (slots_.output.block != slots_.token.block) access_.gradients_done(slots_.output.block);
+    access_.gradients_done(slots_.final_norm.weight.block);
+  }
+  for (int64_t layer = c.layers.last - 1; layer >= c.layers.first; --layer)
+    access_.gradients_done(slots_.layers[static_cast<size_t>(layer)].block);
+  if (!c.is_first) return;
+  if (slots_.position.present()) access_.gradients_done(slots_.position.block);
+  access_.gradients_done(slots_.token.block);
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 
 #include "blueprint/blueprint.hpp"
 #include "engine/block_access.hpp"
+#include "engine/input_staging.hpp"
 #include "engine/shards.hpp"
 #include "layers/attention.hpp"
 #include "layers/cross_entropy.hpp"
@@ -18,17 +19,6 @@
 #include "tensor/arena.hpp"
 
 namespace espalier {
-
-/// The tokens of one micro-batch, in host memory; see corpus/batch_source.hpp for the meaning.
-struct TokenBatch {
-  const int32_t* inputs = nullptr;
-  const int32_t* targets = nullptr;
-  const int32_t* positions = nullptr;
-  const int32_t* document_start = nullptr;
-  const int64_t* first_token =
-      nullptr;  // global index of each sequence's first; null without dropout
-  int64_t sequences = 0, length = 0;
-};
 
 /// Dropout is at work while training only.
 enum class Mode { train, evaluate };
@@ -50,33 +40,55 @@ class Stage {
 
   /// Elements of what passes between chunks.
   int64_t boundary_size() const { return plan_.own_tokens.count * model_.hidden_size; }
+  int64_t boundary_bytes() const { return boundary_size() * static_cast<int64_t>(sizeof(T)); }
   /// Where the output of the chunk before has to be when forward() is called.
   T* input(int64_t chunk, int64_t slot) const;
 
+  /// Brings the tokens of a micro-batch to where forward_pass() and backward() read them.
+  void take_tokens(int64_t chunk, int64_t slot, const TokenBatch& tokens, Mode mode);
   /// `output` [own tokens, hidden] receives what the next chunk reads; unused on the last one.
-  void forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T* output, Mode mode);
+  void forward_pass(int64_t chunk, int64_t slot, T* output);
+  /// Both.
+  void forward(int64_t chunk, int64_t slot, const TokenBatch& tokens, T* output, Mode mode) {
+    take_tokens(chunk, slot, tokens, mode);
+    forward_pass(chunk, slot, output);
+  }
 
-  /// Sum of the losses over the valid tokens; no gradients. After forward() of the last chunk.
-  double loss(int64_t slot);
+  /// Losses of the tokens, no gradients, to be read as entry `number`. After forward() of the last
+  /// chunk.
+  void loss(int64_t slot, int64_t number);
 
   /// Gradients of gradient_scale times the sum of the losses. On the last chunk `d_output` is
-  /// unused and the sum of the losses is returned, else `d_output` is the gradient of forward()'s
+  /// unused and the losses become entry `number`, else `d_output` is the gradient of forward()'s
   /// output; `d_input` receives the gradient of its input, unused on the first chunk.
-  double backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input, double gradient_scale,
-                  BackwardPart part);
+  void backward(int64_t chunk, int64_t slot, const T* d_output, T* d_input, double gradient_scale,
+                BackwardPart part, int64_t number) {
+    backward_pass(chunk, slot, d_output, d_input, gradient_scale, part);
+    if (blueprint_.chunks[static_cast<size_t>(chunk)].is_last) keep_losses(number);
+  }
+  /// The same, the losses not yet kept as an entry: keep_losses() does that before another
+  /// micro-batch comes.
+  void backward_pass(int64_t chunk, int64_t slot, const T* d_output, T* d_input,
+                     double gradient_scale, BackwardPart part);
+  void keep_losses(int64_t number);
+  /// What backward_pass() tells the blocks when a micro-batch is done, for one whose work came out
+  /// of a graph.
+  void tell_gradients_done(int64_t chunk);
   /// After backward(..., BackwardPart::input).
   void backward_weight(int64_t chunk, int64_t slot);
 
+  /// Room for losses of `count` micro-batches, with numbers from 0.
+  void reserve_losses(int64_t count);
+  /// Sum of the losses over the valid tokens of each of the first `count` entries. Waits for the
+  /// device: once a step.
+  std::vector<double> loss_sums(int64_t count) const;
+
  private:
-  struct Inputs {
-    const int32_t *tokens, *targets, *positions, *document_start;
-    const int64_t *token_index, *first_token;  // null without dropout
-  };
   /// What a micro-batch keeps in a chunk.
   struct Kept {
     TensorSet input, head;
     std::vector<TensorSet> layers, split;
-    Inputs in{};
+    StageInputs in;
     Mode mode = Mode::train;
   };
   /// One layer of one micro-batch at work.
@@ -91,7 +103,6 @@ class Stage {
   };
 
   void plan_slots();
-  Inputs load(const TensorSet& set, const TokenBatch& tokens);
   At at(Kept& kept, const ChunkPlan& chunk, int64_t layer, BlockView<const T> w);
   Kept& kept(int64_t chunk, int64_t slot) { return kept_[chunk][slot]; }
 
@@ -102,7 +113,7 @@ class Stage {
   Mat<T> all_tokens(const Mat<T>& own, const char* buffer);
   void project_qkv(const At& a);
   void qk_norm_forward(const At& a);
-  void rotate(const Mat<T>& qkv, Rotation rotation, const Inputs& in);
+  void rotate(const Mat<T>& qkv, Rotation rotation, const StageInputs& in);
   void attend(const At& a);
   void forward_attention(const At& a);
   void mlp_input(const At& a);
@@ -115,10 +126,10 @@ class Stage {
   void final_norm(const At& last);
 
   // head
-  double head(Kept& k, double gradient_scale, Gradient mode);
+  void head(Kept& k, double gradient_scale, Gradient mode);
   void token_losses(const Kept& k, int64_t first, const Mat<T>& logits, double gradient_scale,
                     Gradient gradient);
-  double backward_head(Kept& k, double gradient_scale);
+  void backward_head(Kept& k, double gradient_scale);
 
   // backward
   void backward_block(const At& a, BackwardPart part);
@@ -135,7 +146,9 @@ class Stage {
   void mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up);
   void attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_qkv);
   void norm_weights(const At& a, BlockView<Real> g, const Real* values);
-  void bias_gradient(BlockView<Real> g, const Slot& slot, const Mat<T>& dy);
+  enum class Parallel { columns, rows };
+  void linear_gradients(BlockView<Real> g, const LinearSlots& slots, const Mat<T>& dy,
+                        const Mat<T>& x, const ShardUnits& units, Parallel parallel);
   void stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w, const Mat<T>& x,
                             const Mat<Real>& statistics, const Mat<T>& dy, Accumulate accumulate,
                             Real* result);
@@ -143,8 +156,7 @@ class Stage {
   void sum_head_norms(Real* result);
   void sum_token_norms(Real* result, int64_t width);
   std::vector<Range> norm_slices() const;
-  static void tree_of_partials(Real* partials, int64_t leaves, int64_t width, Real* result);
-  static void add_vector(const Vec<Real>& to, const Real* from);
+  static constexpr auto kReal = static_cast<int64_t>(sizeof(Real));
 
   NormParameters<T> norm_parameters(BlockView<const T> w, const NormSlots& s) const {
     return {w.vector(s.weight), w.vector(s.bias)};
@@ -170,7 +182,9 @@ class Stage {
   std::vector<std::vector<Kept>> kept_;
   std::unique_ptr<ShardSum<T>> shard_sum_;
   Buffer<Real> rope_table_;
-  std::vector<Real> head_norms_;  // the queries' and keys' share of a block's norm gradients
+  Buffer<Real> head_norms_;  // the queries' and keys' share of a block's norm gradients
+  InputStaging staging_;
+  PinnedBuffer<Real> losses_;  // [entries, tokens]
   AttentionShape attention_;
 };
 

@@ -5,11 +5,27 @@
 #include "engine/stage.hpp"
 #include "layers/activation.hpp"
 #include "layers/embedding.hpp"
-#include "parallel/tree_sum.hpp"
+#include "parallel/rank_sum.hpp"
 #include "tensor/profile.hpp"
 #include "tensor/rows.hpp"
 
 namespace espalier {
+namespace {
+
+// Rows of keys, then values, to where the rank keeps them. Rows of dk and dv are `stride` apart.
+template <class T>
+void place_key_gradients(T* dk, T* dv, int64_t stride, const T* sum, int64_t tokens, int64_t dim) {
+  for_each_row(
+      "attention.shared_keys", tokens, KOKKOS_LAMBDA(const Row& row) {
+        const int64_t t = row.index();
+        row.each(dim, [=](int64_t c) {
+          dk[t * stride + c] = sum[2 * t * dim + c];
+          dv[t * stride + c] = sum[(2 * t + 1) * dim + c];
+        });
+      });
+}
+
+}  // namespace
 
 // Gradient of what a branch added to the stream, for this rank's tokens, and then for all.
 template <class T>
@@ -25,7 +41,7 @@ Mat<T> Stage<T>::branch_gradient(const At& a, const char* branch, BackwardPart p
   if (part == BackwardPart::input) {
     const auto kept = a.kept.split[static_cast<size_t>(a.index)].template get<T>(
         std::string(branch) + ".d_output");
-    Kokkos::deep_copy(kept, own);
+    device::copy(kept.data(), own.data(), bytes_of(own));
   }
   return all_tokens(own, "d_gathered");
 }
@@ -100,21 +116,11 @@ void Stage<T>::shared_key_gradients(const At& a, const Mat<T>& d_qkv) {
     if (!group_done) continue;
     if (!is_broken_for_test("key_sum")) tp_.share(partials.data(), size, sharers);
     ScopedPart part(Part::attention);
-    std::vector<const T*> leaves;
-    for (int64_t i = 0; i < sharers; ++i) leaves.push_back(partials.data() + i * size);
-    TreeSum<Real, T> tree;
-    tree(leaves, partials.data(), size);
-    const T* sum = partials.data();
-    T *dk = d.k.data + kv * dim, *dv = d.v.data + kv * dim;
-    const int64_t stride = d.k.stride;
-    for_each_row(
-        "attention.shared_keys", plan_.tokens, KOKKOS_LAMBDA(const Row& row) {
-          const int64_t t = row.index();
-          row.each(dim, [=](int64_t c) {
-            dk[t * stride + c] = sum[t * width + c];
-            dv[t * stride + c] = sum[t * width + dim + c];
-          });
-        });
+    const RankPieces<T> shares{partials.data(), partials.data() + size, size, 0,
+                               static_cast<int>(sharers)};
+    sum_over_ranks<T, T>(shares, partials.data(), size);
+    place_key_gradients(d.k.data + kv * dim, d.v.data + kv * dim, d.k.stride,
+                        static_cast<const T*>(partials.data()), plan_.tokens, dim);
   }
 }
 

@@ -111,7 +111,8 @@ void Stage<T>::qk_norm_forward(const At& a) {
   const auto qkv = a.tensor("attention.qkv");
   Real* statistics = a.sums("attention.qk_norm.statistics").data();
   const int64_t dim = model_.head_dim, heads = attention_.head.heads;
-  Kokkos::deep_copy(qkv, raw);  // values pass through; queries and keys are overwritten
+  device::copy(qkv.data(), raw.data(),
+               bytes_of(qkv));  // values pass through; queries and keys are overwritten
   const auto one = [&](const NormSlots& slots, int64_t head, int64_t count) {
     norm_forward<T>(model_.norm, head_rows(qkv, head * dim, count),
                     statistics + 2 * plan_.tokens * head, head_rows(raw, head * dim, count),
@@ -142,7 +143,7 @@ void Stage<T>::attend(const At& a) {
 }
 
 template <class T>
-void Stage<T>::rotate(const Mat<T>& qkv, Rotation rotation, const Inputs& in) {
+void Stage<T>::rotate(const Mat<T>& qkv, Rotation rotation, const StageInputs& in) {
   if (model_.position != PositionKind::rope) return;
   ScopedPart part(Part::attention);
   const auto v = views(qkv);
@@ -283,7 +284,7 @@ void Stage<T>::final_norm(const At& last) {
   template void Stage<T>::embed(const Kept&, const Mat<T>&);                       \
   template void Stage<T>::enter_block(const At&, const At*);                       \
   template AttentionDropout Stage<T>::attention_dropout(const At&, int64_t) const; \
-  template void Stage<T>::rotate(const Mat<T>&, Rotation, const Inputs&);          \
+  template void Stage<T>::rotate(const Mat<T>&, Rotation, const StageInputs&);     \
   template void Stage<T>::forward_block(const At&);                                \
   template void Stage<T>::recompute(const At&);                                    \
   template void Stage<T>::leave_chunk(const At&, T*);                              \

@@ -8,6 +8,7 @@
 #include "layers/cross_entropy.hpp"
 #include "layers/sharded_cross_entropy.hpp"
 #include "tensor/profile.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 
@@ -54,7 +55,7 @@ void Stage<T>::token_losses(const Kept& k, int64_t first, const Mat<T>& logits,
 // With gradients: of the output's weight, added, and of what the projection reads, in
 // "final.gradient".
 template <class T>
-double Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
+void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
   const BlockUse<T> use(access_, slots_.output.block);
   const auto weight = use.values().matrix(slots_.output);
   const auto normed = all_tokens(k.head.template get<T>("final.normed"), "gathered");
@@ -82,17 +83,18 @@ double Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
     column_backward_weight<T>(g.matrix(slots_.output), logits, x, units_.vocabulary);
   }
   if (mode == Gradient::in_place) shard_sum_->finish(gradient.data(), tokens);
-  ScopedPart part(Part::loss);
-  const auto losses = work_.get<Real>("losses");
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, losses);
-  double sum = 0.0;
-  for (int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(host(0, t));
-  return sum;
 }
 
 template <class T>
-double Stage<T>::backward_head(Kept& k, double gradient_scale) {
-  const double loss = head(k, gradient_scale, Gradient::in_place);
+void Stage<T>::keep_losses(int64_t number) {
+  ESPALIER_REQUIRE((number + 1) * plan_.tokens <= losses_.size(), "no room for losses {}", number);
+  device::copy(losses_.data() + number * plan_.tokens, work_.get<Real>("losses").data(),
+               plan_.tokens * kReal);
+}
+
+template <class T>
+void Stage<T>::backward_head(Kept& k, double gradient_scale) {
+  head(k, gradient_scale, Gradient::in_place);
   const int64_t block = slots_.output.block;
   // A table that is tied without a copy gets the rest of its gradient from the embedding.
   if (block != slots_.token.block) access_.gradients_done(block);
@@ -107,15 +109,15 @@ double Stage<T>::backward_head(Kept& k, double gradient_scale) {
   sum_token_norms(result.data(), width);
   const BlockView<Real> g = access_.gradients(slots.weight.block);
   const int64_t hidden = model_.hidden_size;
-  add_vector(g.vector(slots.weight), result.data());
-  if (slots.bias.present()) add_vector(g.vector(slots.bias), result.data() + hidden);
+  add_to(g.vector(slots.weight).data(), result.data(), hidden);
+  if (slots.bias.present()) add_to(g.vector(slots.bias).data(), result.data() + hidden, hidden);
   access_.gradients_done(slots.weight.block);
-  return loss;
 }
 
-#define ESPALIER_INSTANTIATE(T)                            \
-  template double Stage<T>::head(Kept&, double, Gradient); \
-  template double Stage<T>::backward_head(Kept&, double);
+#define ESPALIER_INSTANTIATE(T)                          \
+  template void Stage<T>::head(Kept&, double, Gradient); \
+  template void Stage<T>::keep_losses(int64_t);          \
+  template void Stage<T>::backward_head(Kept&, double);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
 ESPALIER_INSTANTIATE(bf16)

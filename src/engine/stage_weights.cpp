@@ -6,50 +6,50 @@
 #include "core/test_hooks.hpp"
 #include "engine/stage.hpp"
 #include "tensor/profile.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 
+// One product in the fast mode, one for each run of the shards in the reproducible one.
 template <class T>
-void Stage<T>::bias_gradient(BlockView<Real> g, const Slot& slot, const Mat<T>& dy) {
-  if (!slot.present()) return;
+void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, const Mat<T>& dy,
+                                const Mat<T>& x, const ShardUnits& units, Parallel parallel) {
+  const Mat<Real> dw = g.matrix(slots.weight);
+  Real* scratch = slots.bias.present() ? work_.get<Real>("bias.partials").data() : nullptr;
+  const Mat<const T> dy_all(dy), x_all(x);
+  if (!blueprint_.config.numerics.reproducible && units.compute.size() == 1 &&
+      units.compute.front().size() == 1) {
+    ScopedPart part(Part::matmul);
+    linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch);
+    return;
+  }
+  {
+    ScopedPart part(Part::matmul);
+    if (parallel == Parallel::rows)
+      row_backward_weight<T>(dw, dy_all, x_all, units);
+    else
+      column_backward_weight<T>(dw, dy_all, x_all, units);
+  }
+  if (!slots.bias.present()) return;
   ScopedPart part(Part::activation);
-  linear_backward_bias<T>(g.vector(slot), dy);
+  linear_backward_bias<T>(g.vector(slots.bias), dy_all, scratch);
 }
 
 template <class T>
 void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up) {
   const bool sequential = model_.residual == Residual::sequential;
   const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
-  {
-    ScopedPart part(Part::matmul);
-    row_backward_weight<T>(g.matrix(a.slots.down.weight), dy, a.tensor("mlp.activated"),
-                           units_.down);
-    column_backward_weight<T>(g.matrix(a.slots.up.weight), d_up, x, units_.up);
-  }
-  bias_gradient(g, a.slots.down.bias, dy);
-  bias_gradient(g, a.slots.up.bias, d_up);
+  linear_gradients(g, a.slots.down, dy, a.tensor("mlp.activated"), units_.down, Parallel::rows);
+  linear_gradients(g, a.slots.up, d_up, x, units_.up, Parallel::columns);
 }
 
 template <class T>
 void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy,
                                  const Mat<T>& d_qkv) {
   const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
-  {
-    ScopedPart part(Part::matmul);
-    row_backward_weight<T>(g.matrix(a.slots.output.weight), dy, a.tensor("attention.heads"),
-                           units_.output);
-    column_backward_weight<T>(g.matrix(a.slots.qkv.weight), d_qkv, x, units_.qkv);
-  }
-  bias_gradient(g, a.slots.output.bias, dy);
-  bias_gradient(g, a.slots.qkv.bias, d_qkv);
-}
-
-template <class T>
-void Stage<T>::add_vector(const Vec<Real>& to, const Real* from) {
-  Real* target = to.data();
-  Kokkos::parallel_for(
-      "gradients.add", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, to.extent(0)),
-      KOKKOS_LAMBDA(const int64_t i) { target[i] += from[i]; });
+  linear_gradients(g, a.slots.output, dy, a.tensor("attention.heads"), units_.output,
+                   Parallel::rows);
+  linear_gradients(g, a.slots.qkv, d_qkv, x, units_.qkv, Parallel::columns);
 }
 
 // values: attention norm, MLP norm, query norm, key norm, each weight and bias.
@@ -60,7 +60,7 @@ void Stage<T>::norm_weights(const At& a, BlockView<Real> g, const Real* values) 
        {&a.slots.attention_norm, &a.slots.mlp_norm, &a.slots.q_norm, &a.slots.k_norm})
     for (const Slot* slot : {&n->weight, &n->bias}) {
       if (!slot->present()) continue;
-      add_vector(g.vector(*slot), values);
+      add_to(g.vector(*slot).data(), values, slot->columns);
       values += slot->columns;
     }
 }
@@ -80,16 +80,6 @@ std::vector<Range> Stage<T>::norm_slices() const {
   return slices;
 }
 
-// partials [leaves, width]: the first becomes the sum over all, neighbours first.
-template <class T>
-void Stage<T>::tree_of_partials(Real* partials, int64_t leaves, int64_t width, Real* result) {
-  for (int64_t step = 1; step < leaves; step *= 2)
-    for (int64_t i = 0; i + step < leaves; i += 2 * step)
-      for (int64_t j = 0; j < width; ++j)
-        partials[i * width + j] += partials[(i + step) * width + j];
-  std::copy(partials, partials + width, result);
-}
-
 template <class T>
 void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w,
                                     const Mat<T>& x, const Mat<Real>& statistics, const Mat<T>& dy,
@@ -101,7 +91,7 @@ void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<cons
   const auto slices = norm_slices();
   for (size_t i = 0; i < slices.size(); ++i) {
     Real* sums = partials + static_cast<int64_t>(i) * width;
-    std::fill(sums, sums + width, Real(0));
+    device::fill(sums, 0, width * kReal);
     const auto rows = [&](const Mat<T>& m) {
       return RowSet<T>(Mat<T>(m.data() + slices[i].first * n, slices[i].count, n));
     };
@@ -111,7 +101,7 @@ void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<cons
                      statistics.data() + 2 * slices[i].first, w.vector(slots.weight),
                      work_.get<Real>("norm.partials").data());
   }
-  tree_of_partials(partials, static_cast<int64_t>(slices.size()), width, result);
+  sum_of_leaves(result, partials, static_cast<int64_t>(slices.size()), width);
 }
 
 // Queries' and keys' norms: in place in d_qkv; the parameters' gradients of each shard's heads by
@@ -125,7 +115,7 @@ void Stage<T>::qk_norm_backward(const At& a, const Mat<T>& d_qkv) {
   const int64_t vectors = a.slots.q_norm.bias.present() ? 2 : 1, width = 2 * vectors * dim;
   const int64_t shards = split_.local_shards(), queries = heads / shards;
   Real* partials = work_.get<Real>("norm.slices").data();
-  std::fill(partials, partials + shards * width, Real(0));
+  device::fill(partials, 0, shards * width * kReal);
   const auto one = [&](const NormSlots& slots, int64_t head, int64_t count, Real* sums) {
     const auto rows = head_rows(d_qkv, head * dim, count);
     // In place: a row's gradient is read before it is written, and only by that row.
@@ -143,15 +133,15 @@ void Stage<T>::qk_norm_backward(const At& a, const Mat<T>& d_qkv) {
     if (!leads && s > 0) continue;
     one(a.slots.k_norm, heads + keys_.first_head(shard) - first_kv, keys_.per_shard,
         sums + vectors * dim);
-    if (!leads) std::fill(sums + vectors * dim, sums + width, Real(0));
+    if (!leads) device::fill(sums + vectors * dim, 0, (width - vectors * dim) * kReal);
   }
-  tree_of_partials(partials, shards, width, head_norms_.data());
+  sum_of_leaves(head_norms_.data(), partials, shards, width);
 }
 
 template <class T>
 void Stage<T>::sum_head_norms(Real* result) {
   const int64_t width = norm_widths(model_).heads;
-  std::copy(head_norms_.data(), head_norms_.data() + width, result);
+  device::copy(result, head_norms_.data(), width * kReal);
   if (!is_broken_for_test("head_norm_sum")) tp_.sum(result, width);
 }
 
@@ -165,7 +155,6 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
   template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,           \
                                             const Mat<T>&);                                      \
   template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                 \
-  template void Stage<T>::add_vector(const Vec<Real>&, const Real*);                             \
   template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
                                                const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
                                                Accumulate, Real*);                               \

@@ -2,9 +2,11 @@
 #include "layers/activation.hpp"
 
 #include "core/error.hpp"
+#include "cuda/pointwise.hpp"
 #include "layers/instantiate.hpp"
 #include "tensor/math.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
@@ -128,6 +130,10 @@ void activation_forward(Activation kind, const Mat<T>& y, const Mat<T>& up,
   ESPALIER_REQUIRE(up.extent(1) == width * y.extent(1) && up.extent(0) == y.extent(0),
                    "activation of up [{}, {}] into y [{}, {}]", up.extent(0), up.extent(1),
                    y.extent(0), y.extent(1));
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::activation_forward(kind, y.data(), up.data(), bias.data(), y.extent(0),
+                                      y.extent(1), tuned_stream());
   switch (kind) {
     case Activation::gelu_tanh: pointwise_forward<GeluTanh>(y, up, bias.data()); break;
     case Activation::gelu: pointwise_forward<Gelu>(y, up, bias.data()); break;
@@ -142,6 +148,10 @@ void activation_backward(Activation kind, const Mat<T>& d_up, const Mat<const T>
   ESPALIER_REQUIRE(up.extent(1) == width * dy.extent(1) && d_up.extent(1) == up.extent(1),
                    "activation gradient of up [{}, {}], dy [{}, {}]", up.extent(0), up.extent(1),
                    dy.extent(0), dy.extent(1));
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::activation_backward(kind, d_up.data(), dy.data(), up.data(), dy.extent(0),
+                                       dy.extent(1), tuned_stream());
   switch (kind) {
     case Activation::gelu_tanh: pointwise_backward<GeluTanh>(d_up, dy, up); break;
     case Activation::gelu: pointwise_backward<Gelu>(d_up, dy, up); break;

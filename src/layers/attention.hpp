@@ -22,8 +22,8 @@ struct AttentionShape {
 /// ((global query token * heads + global head) * length + key position) of the mask, modulo 2^64.
 struct AttentionDropout {
   DropoutMask mask;
-  const int64_t* first_token = nullptr;  // [sequences], global index of each one's first token, in
-                                         // host memory; read where the mask is active
+  const int64_t* first_token = nullptr;  // [sequences], global index of each one's first token,
+                                         // where kernels read; used where the mask is active
   int64_t first_head = 0;                // global index of the call's first query head
   int64_t heads = 0;                     // query heads of the whole model
 };
@@ -35,7 +35,7 @@ struct AttentionDropout {
 /// Shapes    heads [tokens, heads, head_dim]; log_sum [tokens, heads] (log of the softmax's
 ///           denominator, kept for backward), element (t, h) at data[t * stride + h]; in.q [tokens,
 ///           heads, head_dim], in.k and in.v [tokens, kv_heads, head_dim]; document_start [tokens],
-///           positions within the sequence; scratch of attention_scratch(length, head_dim) elements
+///           positions within the sequence; scratch as attention.scratch of the activation plan
 /// Precision scores, softmax and sums in the sum type
 /// Source    Dao et al. 2022, arXiv:2205.14135; Milakov & Gimelshein 2018, arXiv:1805.02867
 template <class T>

@@ -3,8 +3,10 @@
 
 #include <cmath>
 
+#include "cuda/classifier.hpp"
 #include "layers/exponentials.hpp"
 #include "layers/instantiate.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 
@@ -13,6 +15,11 @@ void cross_entropy(const Mat<T>& logits, const int32_t* targets, Acc<T>* losses,
                    double gradient_scale, Gradient gradient) {
   using Real = Acc<T>;
   const int64_t n = logits.extent(1);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::cross_entropy(
+          logits.data(), targets, losses, logits.extent(0), n, static_cast<float>(logit_scale),
+          static_cast<float>(gradient_scale), gradient == Gradient::in_place, tuned_stream());
   const Real scale = static_cast<Real>(logit_scale);
   const Real slope = static_cast<Real>(gradient_scale * logit_scale);
   const bool wants_gradient = gradient == Gradient::in_place;

@@ -35,6 +35,11 @@ class DropoutFactors {
   }
   KOKKOS_INLINE_FUNCTION bool active() const { return active_; }
 
+  /// factor(i) by itself; for few elements.
+  KOKKOS_INLINE_FUNCTION Real at(uint64_t i) const {
+    return philox(seed_, purpose_, i / 4).v[i % 4] < threshold_ ? Real(0) : kept_;
+  }
+
   /// factors[j] = factor(first + j) for j in [0, n), n <= kMost.
   static constexpr int64_t kMost = 256;
   void fill(Real* factors, uint64_t first, int64_t n) const {

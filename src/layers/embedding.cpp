@@ -2,8 +2,10 @@
 #include "layers/embedding.hpp"
 
 #include "core/error.hpp"
+#include "cuda/pointwise.hpp"
 #include "layers/instantiate.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 
@@ -41,6 +43,20 @@ void embedding_forward(const Mat<T>& x, const Mat<const T>& token_table,
   ESPALIER_REQUIRE(token_table.extent(1) == x.extent(1), "embedding [{}, {}] into x [{}, {}]", rows,
                    token_table.extent(1), x.extent(0), n);
   require_token_index(mask, token_index, "embedding_forward");
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>() && !mask.active()) {
+      cuda::EmbeddingForward<T> call;
+      call.x = x.data();
+      call.table = token_table.data();
+      call.position_table = position_table.data();
+      call.tokens = tokens;
+      call.positions = positions;
+      call.rows = x.extent(0);
+      call.columns = n;
+      call.entries = rows;
+      call.first = first;
+      return cuda::embedding_forward(call, tuned_stream());
+    }
   const DropoutFactors<Acc<T>> factors(mask);
   T* out = x.data();
   const T* token_rows = token_table.data();
@@ -86,6 +102,10 @@ void embedding_backward(const Mat<Acc<T>>& d_table, const Mat<const T>& dx, cons
   const int64_t n = dx.extent(1), tokens = dx.extent(0), rows = d_table.extent(0);
   ESPALIER_REQUIRE(d_table.extent(1) == dx.extent(1), "embedding gradient [{}, {}], dx [{}, {}]",
                    rows, d_table.extent(1), tokens, n);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::embedding_backward(d_table.data(), dx.data(), index, tokens, n, rows, first,
+                                      tuned_stream());
   Real* table = d_table.data();
   const T* gradient = dx.data();
   // Tiles of columns are independent, tokens within a tile go in order: parallel and exact.

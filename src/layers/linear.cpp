@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/linear.hpp"
 
+#include "blueprint/activation_plan.hpp"
 #include "core/error.hpp"
+#include "cuda/matmul.hpp"
+#include "cuda/pointwise.hpp"
 #include "layers/instantiate.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 
@@ -45,10 +49,17 @@ void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const
 }
 
 template <class T>
-void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy) {
+void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy, Acc<T>* scratch) {
   const int64_t tokens = dy.extent(0), out = dy.extent(1);
   ESPALIER_REQUIRE(static_cast<int64_t>(db.extent(0)) == out, "bias gradient [{}], dy [{}, {}]",
                    db.extent(0), tokens, out);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>() && scratch != nullptr) {
+      ESPALIER_REQUIRE(cuda::bias_gradient_scratch(tokens, out) <= kBiasPartials * out,
+                       "a bias gradient of [{}, {}] wants more scratch than planned", tokens, out);
+      return cuda::bias_gradient(db.data(), dy.data(), tokens, out, scratch, tuned_stream());
+    }
+  (void)scratch;
   const T* source = dy.data();
   Acc<T>* target = db.data();
   for_each_column_tile(
@@ -70,8 +81,29 @@ void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy) {
 }
 
 template <class T>
+void linear_backward(const Mat<Acc<T>>& dw, const Vec<Acc<T>>& db, const Mat<const T>& dy,
+                     const Mat<const T>& x, Acc<T>* scratch) {
+  bool is_done = db.data() == nullptr;
+  if constexpr (kHasTuned<T> && kIs16Bit<T>) {
+    if (takes_tuned<T>() && !is_done) {
+      const int64_t tokens = dy.extent(0), out = dy.extent(1), in = x.extent(1);
+      is_done = cuda::matmul_weight_and_bias(dw.data(), in, db.data(), dy.data(), out, x.data(), in,
+                                             out, in, tokens, ElementTraits<T>::kType, scratch,
+                                             tuned_stream());
+      if (!is_done) linear_backward_bias<T>(db, dy, scratch);
+      return;
+    }
+  }
+  linear_backward_weight<T>(dw, dy, x);
+  if (!is_done) linear_backward_bias<T>(db, dy, scratch);
+}
+
+template <class T>
 void add_bias(const Mat<T>& x, const Vec<const T>& b) {
   const int64_t columns = x.extent(1);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::add_bias(x.data(), b.data(), x.extent(0), columns, tuned_stream());
   T* values = x.data();
   const T* bias = b.data();
   for_each_row(
@@ -87,7 +119,9 @@ void add_bias(const Mat<T>& x, const Vec<const T>& b) {
                                          Write);                                                   \
   template void linear_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                 \
                                           const Mat<const T>&);                                    \
-  template void linear_backward_bias<T>(const Vec<Acc<T>>&, const Mat<const T>&);                  \
+  template void linear_backward_bias<T>(const Vec<Acc<T>>&, const Mat<const T>&, Acc<T>*);         \
+  template void linear_backward<T>(const Mat<Acc<T>>&, const Vec<Acc<T>>&, const Mat<const T>&,    \
+                                   const Mat<const T>&, Acc<T>*);                                  \
   template void add_bias<T>(const Mat<T>&, const Vec<const T>&);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

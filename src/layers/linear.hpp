@@ -28,9 +28,17 @@ void linear_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<c
 template <class T>
 void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x);
 
-/// db += sum of dy over the tokens, in token order. db [out] in the sum type.
+/// db += sum of dy over the tokens, in token order; on a device in a fixed order. db [out] in the
+/// sum type; scratch [kBiasPartials, out] for the tuned kernel, which is not taken without.
 template <class T>
-void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy);
+void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy, Acc<T>* scratch = nullptr);
+
+/// Both of them; on a device in one product where the library has such an epilogue for the shape,
+/// so that dy is read once. Of the results only the order of db's sum depends on that. db.data()
+/// may be null; scratch as above.
+template <class T>
+void linear_backward(const Mat<Acc<T>>& dw, const Vec<Acc<T>>& db, const Mat<const T>& dy,
+                     const Mat<const T>& x, Acc<T>* scratch);
 
 /// x += b for every token; x [tokens, out], b [out].
 template <class T>

@@ -2,12 +2,20 @@
 #include "layers/norm.hpp"
 
 #include "core/error.hpp"
+#include "cuda/norm.hpp"
 #include "layers/instantiate.hpp"
+#include "layers/residual.hpp"
 #include "layers/residual_row.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
+
+template <class T>
+cuda::NormRows<T> tuned_rows(const RowSet<T>& r) {
+  return {r.data, r.rows, r.columns, r.groups, r.outer, r.inner};
+}
 
 // One row: statistics of x, then y. Shared by both forward functions.
 template <class T>
@@ -42,6 +50,11 @@ void norm_forward(NormKind kind, const RowSet<T>& y, Acc<T>* statistics, const R
                    y.columns, p.weight.extent(0));
   const T* w = p.weight.data();
   const T* b = p.bias.data();
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::norm_forward<T>({tuned_rows(y), statistics, tuned_rows(x), w, b,
+                                    static_cast<float>(eps), kind == NormKind::layernorm},
+                                   tuned_stream());
   const Acc<T> epsilon = static_cast<Acc<T>>(eps);
   for_each_row(
       "norm.forward", x.rows, KOKKOS_LAMBDA(const Row& row) {
@@ -60,6 +73,21 @@ void residual_norm_forward(NormKind kind, const Mat<T>& y, Acc<T>* statistics, c
   ESPALIER_REQUIRE(x.extent(1) == p.weight.extent(0),
                    "residual_norm_forward of x [{}, {}], weight [{}]", x.extent(0), n,
                    p.weight.extent(0));
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>()) {
+      // The masked sum is the portable one, its norm that of norm_forward: recomputation and the
+      // first block of a stage normalise x alone and must come to the same bits.
+      if (mask.active()) {
+        residual_add<T>(x, stream, delta, delta_bias, mask, token_index);
+        return norm_forward<T>(kind, RowSet<T>(y), statistics, RowSet<const T>(Mat<const T>(x)), p,
+                               eps);
+      }
+      return cuda::residual_norm_forward<T>(
+          {y.data(), x.data(), statistics, stream.data(), delta.data(), delta_bias.data(),
+           p.weight.data(), p.bias.data(), static_cast<int64_t>(x.extent(0)), n,
+           static_cast<float>(eps), kind == NormKind::layernorm},
+          tuned_stream());
+    }
   const residual_detail::Addition<T> add(x, stream, delta, delta_bias, mask, token_index);
   const T* sum = x.data();
   T* out = y.data();
@@ -86,6 +114,12 @@ void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate, co
                    dy.columns, dw.extent(0));
   const T* w = weight.data();
   const bool centred = kind == NormKind::layernorm;
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::norm_backward<T>(
+          {tuned_rows(dx), accumulate == Accumulate::yes, dw.data(), db.data(), tuned_rows(dy),
+           tuned_rows(x), statistics, w, partials, centred},
+          tuned_stream());
   const Real keep = accumulate == Accumulate::yes ? Real(1) : Real(0);
   for_each_row(
       "norm.backward", chunks, KOKKOS_LAMBDA(const Row& row) {

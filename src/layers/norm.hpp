@@ -3,6 +3,8 @@
 // before them in a transformer block fused in.
 #pragma once
 
+#include <type_traits>
+
 #include "blueprint/activation_plan.hpp"
 #include "deck/config.hpp"
 #include "layers/dropout.hpp"
@@ -26,7 +28,9 @@ struct RowSet {
   KOKKOS_INLINE_FUNCTION T* row(int64_t r) const {
     return groups == 1 ? data + r * outer : data + (r / groups) * outer + (r % groups) * inner;
   }
-  operator RowSet<const T>() const { return {data, rows, columns, groups, outer, inner}; }
+  template <class U, class = std::enable_if_t<std::is_convertible_v<U*, T*>>>
+  RowSet(const RowSet<U>& r)  // NOLINT: T to const T
+      : RowSet(r.data, r.rows, r.columns, r.groups, r.outer, r.inner) {}
 };
 
 /// Weight and bias of a norm; bias.data() is null where the norm has none.

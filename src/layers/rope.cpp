@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "cuda/pointwise.hpp"
 #include "layers/instantiate.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
@@ -28,18 +30,17 @@ double scaled_frequency(const ModelConfig& m, double f) {
 template <class Real>
 Buffer<Real> make_rope_table(const ModelConfig& model, int64_t positions) {
   const int64_t half = model.head_dim / 2;
-  Buffer<Real> table(Kokkos::ViewAllocateWithoutInitializing("rope"), positions * model.head_dim);
-  auto host = Kokkos::create_mirror_view(table);
+  std::vector<Real> table(static_cast<size_t>(positions * model.head_dim));
   for (int64_t i = 0; i < half; ++i) {
     const double f = scaled_frequency(
         model, std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / model.head_dim));
     for (int64_t p = 0; p < positions; ++p) {
-      host(p * model.head_dim + i) = static_cast<Real>(std::cos(static_cast<double>(p) * f));
-      host(p * model.head_dim + half + i) = static_cast<Real>(std::sin(static_cast<double>(p) * f));
+      Real* row = table.data() + p * model.head_dim;
+      row[i] = static_cast<Real>(std::cos(static_cast<double>(p) * f));
+      row[half + i] = static_cast<Real>(std::sin(static_cast<double>(p) * f));
     }
   }
-  Kokkos::deep_copy(table, host);
-  return table;
+  return device_copy("rope", table);
 }
 
 template <class T>
@@ -48,6 +49,20 @@ void rope(RopeStyle style, Rotation rotation, const HeadRows<T>& rows, int64_t h
   using Real = Acc<T>;
   ESPALIER_REQUIRE(rows.stride >= heads * head_dim, "rope of {} heads of {} in rows of {}", heads,
                    head_dim, rows.stride);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>()) {
+      cuda::Rope<T> call;
+      call.data = rows.data;
+      call.stride = rows.stride;
+      call.heads = heads;
+      call.head_dim = head_dim;
+      call.tokens = tokens;
+      call.table = table.data();
+      call.positions = positions;
+      call.interleaved = style == RopeStyle::interleaved;
+      call.inverse = rotation == Rotation::inverse;
+      return cuda::rope(call, tuned_stream());
+    }
   const int64_t width = rows.stride, dim = head_dim, half = dim / 2;
   const int64_t step = style == RopeStyle::half ? 1 : 2;
   const int64_t partner = style == RopeStyle::half ? half : 1;

@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "cuda/classifier.hpp"
 #include "layers/exponentials.hpp"
 #include "layers/instantiate.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
@@ -63,6 +65,10 @@ void shard_statistics(T* logits, int64_t stride, int64_t rows, int64_t columns,
   ESPALIER_REQUIRE(columns >= 0 && stride >= columns && logit_scale > 0,
                    "statistics of {} logits in rows of {}, scaled by {}", columns, stride,
                    logit_scale);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::shard_statistics<T>(logits, stride, rows, columns, targets, first_column,
+                                       static_cast<float>(logit_scale), statistics, tuned_stream());
   const Real scale = static_cast<Real>(logit_scale);
   const bool keeps = gradient == Gradient::in_place;
   for_each_row(
@@ -90,10 +96,12 @@ void combine_shards(Acc<T>* losses, Acc<T>* log_terms, const Acc<T>* statistics,
                     int64_t rows, const int32_t* targets) {
   using Real = Acc<T>;
   ESPALIER_REQUIRE(shards > 0, "a loss over {} shards", shards);
-  Kokkos::parallel_for(
-      "sharded_cross_entropy.combine",
-      Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, rows),
-      KOKKOS_LAMBDA(const int64_t t) {
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::combine_shards(losses, log_terms, statistics, shards, rows, targets,
+                                  tuned_stream());
+  for_each(
+      "sharded_cross_entropy.combine", rows, KOKKOS_LAMBDA(const int64_t t) {
         Real* terms = log_terms + t * kLogTerms;
         if (targets[t] < 0) {
           terms[0] = 0;
@@ -115,6 +123,11 @@ void shard_gradient(T* logits, int64_t stride, int64_t rows, int64_t columns,
   using Real = Acc<T>;
   ESPALIER_REQUIRE(columns >= 0 && stride >= columns, "gradient of {} logits in rows of {}",
                    columns, stride);
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>())
+      return cuda::shard_gradient<T>(
+          logits, stride, rows, columns, targets, first_column, static_cast<float>(logit_scale),
+          static_cast<float>(gradient_scale), statistics, log_terms, tuned_stream());
   const Real scale = static_cast<Real>(logit_scale);
   const Real slope = static_cast<Real>(gradient_scale * logit_scale);
   for_each_row(

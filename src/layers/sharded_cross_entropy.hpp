@@ -13,7 +13,7 @@ constexpr int64_t kShardStatistics = 3, kLogTerms = 2;
 /// First pass over one shard, z = logit_scale * logits: statistics[t] = greatest z (lowest() where
 /// columns is 0), sum of exp(z - greatest), z of the target (0 where another shard has it). Rows
 /// whose target is -1 are not read and give (lowest(), 0, 0). With Gradient::in_place, where T is
-/// the sum type, exp(z - greatest) is left in place of the logits for shard_gradient.
+/// the sum type, exp(z - greatest) may be left in place of the logits for shard_gradient.
 ///
 /// Shapes    logits [rows, columns], rows `stride` elements apart: columns [first_column,
 ///           first_column + columns) of the vocabulary, possibly none; targets [rows] in the whole

@@ -7,7 +7,10 @@
 #include <type_traits>
 
 #include "core/error.hpp"
+#include "core/test_hooks.hpp"
+#include "optim/stochastic_rounding.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
@@ -56,8 +59,13 @@ struct Pointers {
 
   // Where a chunk begins in each buffer.
   ESPALIER_FUNCTION Pointers at(const AdamWChunk& c, const AdamWIndexing& x) const {
-    return {master + place(c, x.master), gradient + place(c, x.gradient), first + c.compact,
-            second + c.compact, compute == nullptr ? nullptr : compute + place(c, x.compute)};
+    return {master == nullptr ? nullptr : master + place(c, x.master),
+            gradient + place(c, x.gradient), first + c.compact, second + c.compact,
+            compute == nullptr ? nullptr : compute + place(c, x.compute)};
+  }
+  ESPALIER_FUNCTION Pointers behind(int64_t i) const {
+    return {master == nullptr ? nullptr : master + i, gradient + i, first + i, second + i,
+            compute == nullptr ? nullptr : compute + i};
   }
   ESPALIER_FUNCTION static int64_t place(const AdamWChunk& c, Indexing indexing) {
     return indexing == Indexing::flat ? c.flat : c.compact;
@@ -66,15 +74,22 @@ struct Pointers {
 
 enum class Copy { written, absent };
 
-template <class T, Copy kCopy>
-ESPALIER_FUNCTION void update_element(const Pointers<T>& p, const Factors<Acc<T>>& f, Acc<T> keep,
-                                      int64_t i) {
+// The new value; the moments are written.
+template <class T>
+ESPALIER_FUNCTION Acc<T> updated(const Pointers<T>& p, const Factors<Acc<T>>& f, Acc<T> keep,
+                                 Acc<T> weight, int64_t i) {
   const Acc<T> g = p.gradient[i] * f.gradient_scale;
   const Acc<T> m = f.beta1 * p.first[i] + f.rest1 * g;
   const Acc<T> v = f.beta2 * p.second[i] + f.rest2 * (g * g);
-  const Acc<T> w = keep * p.master[i] - f.rate * m / (root(v) * f.root_factor + f.eps);
   p.first[i] = m;
   p.second[i] = v;
+  return keep * weight - f.rate * m / (root(v) * f.root_factor + f.eps);
+}
+
+template <class T, Copy kCopy>
+ESPALIER_FUNCTION void update_element(const Pointers<T>& p, const Factors<Acc<T>>& f, Acc<T> keep,
+                                      int64_t i) {
+  const Acc<T> w = updated<T>(p, f, keep, p.master[i], i);
   p.master[i] = w;
   if constexpr (kCopy == Copy::written) p.compute[i] = T(w);
 }
@@ -113,11 +128,12 @@ void update_rest(const Pointers<T>& p, const Factors<Acc<T>>& f, Acc<T> keep, in
 }
 
 template <class T, Copy kCopy>
-void update_all(const Buffer<AdamWChunk>& chunks, const AdamWIndexing& indexing,
+void update_all(const Buffer<AdamWChunk>& list, const AdamWIndexing& indexing,
                 const Factors<Acc<T>>& f, const Pointers<T>& p) {
+  const AdamWChunk* chunks = list.data();
   for_each_row(
-      "adamw", static_cast<int64_t>(chunks.extent(0)), KOKKOS_LAMBDA(const Row& row) {
-        const AdamWChunk c = chunks(row.index());
+      "adamw", list.size(), KOKKOS_LAMBDA(const Row& row) {
+        const AdamWChunk c = chunks[row.index()];
         const Acc<T> keep = c.decays ? f.keep : Acc<T>(1);
         const Pointers<T> at = p.at(c, indexing);
         if constexpr (kOnHost) {
@@ -130,51 +146,181 @@ void update_all(const Buffer<AdamWChunk>& chunks, const AdamWIndexing& indexing,
       });
 }
 
+// random[j] for element number first + j.
+void draw_bits(uint32_t* random, const RoundingStream& stream, int64_t first) {
+  for (int64_t j = 0; j < kBlock;) {
+    const int64_t number = first + j, block = number / kRoundingBlock;
+    const Philox4 r = philox(stream.seed, stream.purpose, static_cast<uint64_t>(block));
+    const int64_t end = std::min(kBlock, (block + 1) * kRoundingBlock - first);
+    for (; j < end; ++j) random[j] = rounding_bits(r, first + j);
+  }
+}
+
+// One block, which p points to, of T = bf16. Not inlined, so that all go through the same
+// instructions.
+template <class T>
+[[gnu::noinline]] void round_block(const Pointers<T>& p, const Factors<float>& f, float keep,
+                                   const uint32_t* random) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < kBlock; ++i)
+    p.compute[i] = round_stochastically(updated<T>(p, f, keep, static_cast<float>(p.compute[i]), i),
+                                        random[i]);
+}
+
+template <class T>
+void round_rest(const Pointers<T>& p, const Factors<float>& f, float keep, const uint32_t* random,
+                int64_t size) {
+  float gradient[kBlock] = {}, m[kBlock] = {}, v[kBlock] = {};
+  T weights[kBlock] = {};
+  std::copy_n(p.gradient, size, gradient);
+  std::copy_n(p.first, size, m);
+  std::copy_n(p.second, size, v);
+  std::copy_n(p.compute, size, weights);
+  round_block<T>({nullptr, gradient, m, v, weights}, f, keep, random);
+  std::copy_n(m, size, p.first);
+  std::copy_n(v, size, p.second);
+  std::copy_n(weights, size, p.compute);
+}
+
+template <class T>
+void round_all(const Buffer<AdamWChunk>& list, const AdamWIndexing& indexing,
+               const Factors<float>& f, const Pointers<T>& p, const RoundingStream& stream) {
+  const AdamWChunk* chunks = list.data();
+  for_each_row(
+      "adamw.rounded", list.size(), KOKKOS_LAMBDA(const Row& row) {
+        const AdamWChunk c = chunks[row.index()];
+        const float keep = c.decays ? f.keep : 1.0f;
+        const Pointers<T> at = p.at(c, indexing);
+        if constexpr (kOnHost) {
+          uint32_t random[kBlock];
+          for (int64_t first = 0; first < c.size; first += kBlock) {
+            draw_bits(random, stream, c.number + first);
+            const Pointers<T> block = at.behind(first);
+            if (c.size - first >= kBlock)
+              round_block<T>(block, f, keep, random);
+            else
+              round_rest<T>(block, f, keep, random, c.size - first);
+          }
+        } else {
+          row.each(c.size, [&](const int64_t j) {
+            const float w = updated<T>(at, f, keep, static_cast<float>(at.compute[j]), j);
+            at.compute[j] = round_stochastically(w, rounding_bits(stream, c.number + j));
+          });
+        }
+      });
+}
+
 std::vector<AdamWChunk> cut_in_chunks(const std::vector<OptimizerSegment>& segments,
-                                      const std::vector<OwnedRange>& owned) {
+                                      const std::vector<OwnedRange>& owned, MasterWeights master) {
+  const bool is_broken = is_broken_for_test("rounding_index");
   std::vector<AdamWChunk> chunks;
   for (const SegmentPart& part : owned_parts(segments, owned)) {
     const OptimizerSegment& s = segments[static_cast<size_t>(part.segment)];
-    for (int64_t first = 0; first < part.size; first += kChunkElements)
-      chunks.push_back({part.flat + first, part.compact + first,
-                        std::min(kChunkElements, part.size - first),
-                        s.decay == WeightDecay::apply});
+    const bool decays = s.decay == WeightDecay::apply;
+    // Numbers run on over rows, or where columns are cut only to the end of each.
+    const bool runs_on = s.row_step == s.row || master == MasterWeights::separate;
+    const int64_t run = runs_on ? part.size : s.row, before = part.flat - s.offset;
+    for (int64_t row = 0; row < part.size; row += run)
+      for (int64_t first = row; first < row + run; first += kChunkElements) {
+        const int64_t in_segment = before + first;
+        const int64_t number = s.number + in_segment / s.row * s.row_step + in_segment % s.row;
+        chunks.push_back({part.flat + first, part.compact + first,
+                          std::min(kChunkElements, row + run - first),
+                          is_broken ? part.flat + first : number, decays});
+      }
   }
   return chunks;
 }
 
+AdamWRuns tuned_runs(const std::vector<AdamWChunk>& chunks, const AdamWIndexing& x) {
+  if constexpr (!device::kPresent) return {};
+  std::vector<cuda::AdamWRun> runs;
+  int64_t longest = 0;
+  for (const AdamWChunk& c : chunks) {
+    runs.push_back(
+        {c.at(x.master), c.at(x.gradient), c.compact, c.at(x.compute), c.size, c.number, c.decays});
+    longest = std::max(longest, c.size);
+  }
+  return {device_copy("adamw_runs", runs), longest};
+}
+
+cuda::AdamWFactors tuned_factors(const Factors<float>& f) {
+  return {f.gradient_scale, f.beta1,       f.rest1, f.beta2, f.rest2,
+          f.rate,           f.root_factor, f.eps,   f.keep};
+}
+
+template <class T>
+cuda::AdamW<T> tuned_call(const AdamWRuns& runs, const Factors<float>& f, const Pointers<T>& p) {
+  cuda::AdamW<T> call;
+  call.runs = runs.list.data();
+  call.count = runs.list.size();
+  call.longest = runs.longest;
+  call.master = p.master;
+  call.gradient = p.gradient;
+  call.first = p.first;
+  call.second = p.second;
+  call.compute = p.compute;
+  call.factors = tuned_factors(f);
+  return call;
+}
+
 // Elements of the compact buffers, the last range's padding left out.
-size_t compact_end(const std::vector<OwnedRange>& owned) {
+int64_t compact_end(const std::vector<OwnedRange>& owned) {
   int64_t end = 0;
   for (const OwnedRange& range : owned) end = std::max(end, range.compact + range.size);
-  return static_cast<size_t>(end);
+  return end;
 }
 
 }  // namespace
 
 template <class T>
 AdamW<T>::AdamW(const std::vector<OptimizerSegment>& segments, const std::vector<OwnedRange>& owned,
-                const AdamWIndexing& indexing, const OptimizerConfig& config)
+                const AdamWIndexing& indexing, const OptimizerConfig& config, MasterWeights master)
     : config_(config),
       indexing_(indexing),
-      chunks_(device_copy("adamw_chunks", cut_in_chunks(segments, owned))),
+      master_(master),
       first_moment_("first_moment", compact_end(owned)),
-      second_moment_("second_moment", compact_end(owned)) {}
+      second_moment_("second_moment", compact_end(owned)) {
+  const std::vector<AdamWChunk> chunks = cut_in_chunks(segments, owned, master);
+  chunks_ = device_copy("adamw_chunks", chunks);
+  runs_ = tuned_runs(chunks, indexing);
+}
 
 template <class T>
 void AdamW<T>::update(Acc<T>* master, const Acc<T>* gradient, T* compute, double learning_rate,
                       double gradient_scale) {
+  ESPALIER_REQUIRE(master_ == MasterWeights::separate, "AdamW has no master of its own");
   // A rank that owns nothing has no buffers either.
-  ESPALIER_REQUIRE(chunks_.extent(0) == 0 || (compute == nullptr) == (std::is_same_v<T, Acc<T>>),
+  ESPALIER_REQUIRE(chunks_.size() == 0 || (compute == nullptr) == (std::is_same_v<T, Acc<T>>),
                    "AdamW in {}: the compute copy is {}", element_name(ElementTraits<T>::kType),
                    compute == nullptr ? "missing" : "the master itself");
   ++state_.updates;
   const auto f = factors<Acc<T>>(config_, state_.updates, learning_rate, gradient_scale);
   const Pointers<T> p{master, gradient, first_moment(), second_moment(), compute};
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>()) return cuda::adamw(tuned_call<T>(runs_, f, p), tuned_stream());
   if (compute != nullptr)
     update_all<T, Copy::written>(chunks_, indexing_, f, p);
   else
     update_all<T, Copy::absent>(chunks_, indexing_, f, p);
+}
+
+template <class T>
+void AdamW<T>::update_rounded(T* weights, const Acc<T>* gradient, double learning_rate,
+                              double gradient_scale, uint64_t seed) {
+  ESPALIER_REQUIRE((std::is_same_v<T, bf16>)&&master_ == MasterWeights::rounded,
+                   "AdamW in {} has a master of its own", element_name(ElementTraits<T>::kType));
+  if constexpr (std::is_same_v<T, bf16>) {
+    ++state_.updates;
+    const auto f = factors<float>(config_, state_.updates, learning_rate, gradient_scale);
+    const Pointers<T> p{nullptr, gradient, first_moment(), second_moment(), weights};
+    const RoundingStream stream = rounding_stream(seed, state_.updates);
+    if constexpr (kHasTuned<T>)
+      if (takes_tuned<T>())
+        return cuda::adamw_stochastic(tuned_call<T>(runs_, f, p), {stream.seed, stream.purpose},
+                                      tuned_stream());
+    round_all<T>(chunks_, indexing_, f, p, stream);
+  }
 }
 
 template class AdamW<float>;

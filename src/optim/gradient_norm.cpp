@@ -6,9 +6,33 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "tensor/profile.hpp"
 #include "tensor/rows.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
+namespace {
+
+template <class Real>
+void portable_square_sums(double* partial, const Real* gradient, const NormChunk* chunks,
+                          int64_t count) {
+  for_each_row(
+      "gradient_norm", count, KOKKOS_LAMBDA(const Row& row) {
+        const NormChunk c = chunks[row.index()];
+        int64_t cell = c.first_cell;
+        for (int64_t r = 0; r < c.rows; ++r)
+          for (int64_t first = 0; first < c.row; first += c.cell, ++cell) {
+            const Real* x = gradient + c.offset + r * c.row + first;
+            const int64_t rest = c.row - first;
+            partial[cell] = row.sum<double>(c.cell < rest ? c.cell : rest, [=](const int64_t j) {
+              const auto g = static_cast<double>(x[j]);
+              return g * g;
+            });
+          }
+      });
+}
+
+}  // namespace
 
 GradientNorm::GradientNorm(const std::vector<OptimizerSegment>& segments,
                            const std::vector<OwnedRange>& owned, Indexing gradients) {
@@ -29,28 +53,21 @@ GradientNorm::GradientNorm(const std::vector<OptimizerSegment>& segments,
     cells_.push_back({rows * cells_a_row, s.parameter});
   }
   chunks_ = device_copy("norm_chunks", chunks);
-  partial_ = Buffer<double>("square_sums", static_cast<size_t>(cells));
+  partial_ = Buffer<double>("square_sums", cells);
 }
 
 template <class Real>
 SquareSums GradientNorm::square_sums(const Real* gradient) const {
-  const Buffer<NormChunk> chunks = chunks_;
-  const Buffer<double> partial = partial_;
-  for_each_row(
-      "gradient_norm", static_cast<int64_t>(chunks_.extent(0)), KOKKOS_LAMBDA(const Row& row) {
-        const NormChunk c = chunks(row.index());
-        int64_t cell = c.first_cell;
-        for (int64_t r = 0; r < c.rows; ++r)
-          for (int64_t first = 0; first < c.row; first += c.cell, ++cell) {
-            const Real* x = gradient + c.offset + r * c.row + first;
-            const int64_t rest = c.row - first;
-            partial(cell) = row.sum<double>(c.cell < rest ? c.cell : rest, [=](const int64_t j) {
-              const auto g = static_cast<double>(x[j]);
-              return g * g;
-            });
-          }
-      });
-  const auto sums = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), partial);
+  const NormChunk* chunks = chunks_.data();
+  double* partial = partial_.data();
+  const bool is_tuned = device::kPresent && device::uses_tuned_kernels();
+  {
+    ScopedPart part(Part::optimizer);
+    if constexpr (device::kPresent)
+      if (is_tuned) cuda::square_sums(partial, gradient, chunks, chunks_.size(), tuned_stream());
+    if (!is_tuned) portable_square_sums(partial, gradient, chunks, chunks_.size());
+  }
+  const std::vector<double> sums = host_copy(partial, partial_.size());
   SquareSums result;
   const double* sum = sums.data();
   for (const Cells& cells : cells_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/exact_sum.hpp"
+#include "cuda/optimizer.hpp"
 #include "optim/segment.hpp"
 
 namespace espalier {
@@ -20,11 +21,7 @@ struct SquareSums {
 };
 
 /// A run of whole rows with one row length, where its cells' sums go.
-struct NormChunk {
-  int64_t offset;  // in the gradient buffer
-  int64_t rows, row, cell;
-  int64_t first_cell;  // of the sums
-};
+using NormChunk = cuda::NormRun;
 
 /// Sums of squares over what a rank owns, of pieces that count, of gradients as they lie in the
 /// buffer (not yet scaled).

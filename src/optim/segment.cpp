@@ -22,6 +22,8 @@ void add_runs(std::vector<OptimizerSegment>& segments, const ParameterSpec& p, i
     s.cell = piece.cell;
     s.counts = piece.counts;
     s.parameter = index;
+    s.row_step = s.row;
+    s.number = p.number + piece.global_first * (is_vector ? 1 : s.row);
     segments.push_back(s);
   }
 }
@@ -33,7 +35,8 @@ void add_columns(std::vector<OptimizerSegment>& segments, const ParameterSpec& p
   ESPALIER_REQUIRE(p.pieces.size() == 1, "the columns of {} are cut in {} pieces", p.name,
                    p.pieces.size());
   segments.push_back({p.offset, p.size(), p.decay ? WeightDecay::apply : WeightDecay::none,
-                      first.cell, p.columns(), first.counts, index});
+                      first.cell, p.columns(), first.counts, index, p.number + first.global_first,
+                      p.shape[1]});
 }
 
 }  // namespace

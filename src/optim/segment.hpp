@@ -23,6 +23,9 @@ struct OptimizerSegment {
   int64_t row = 1;     // elements of a row of the local tensor: cells start anew there
   bool counts = true;  // for the norm
   int64_t parameter = 0;  // index in the table
+  /// Of the first element among all elements of the model, and from one row's first to the next
+  /// one's: random numbers go by it.
+  int64_t number = 0, row_step = 1;
 };
 
 /// One segment for each shard piece, in flat order; columns that are cut make no runs, so that such
@@ -42,16 +45,6 @@ struct SegmentPart {
 /// row
 std::vector<SegmentPart> owned_parts(const std::vector<OptimizerSegment>& segments,
                                      const std::vector<OwnedRange>& owned);
-
-/// A list where kernels can read it.
-template <class T>
-Buffer<T> device_copy(const std::string& label, const std::vector<T>& list) {
-  Buffer<T> buffer(label, list.size());
-  const auto mirror = Kokkos::create_mirror_view(buffer);
-  for (size_t i = 0; i < list.size(); ++i) mirror(i) = list[i];
-  Kokkos::deep_copy(buffer, mirror);
-  return buffer;
-}
 
 /// Elements of a chunk at most, longer rows apart: small enough that many threads share the work,
 /// large enough that starting one costs nothing.

@@ -49,11 +49,7 @@ class TensorSet {
 class Arena {
  public:
   explicit Arena(int64_t bytes)
-      : memory_(Kokkos::ViewAllocateWithoutInitializing("arena"), bytes + kArenaAlignment),
-        size_(bytes) {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    next_ = memory_.data() + (kArenaAlignment - address % kArenaAlignment) % kArenaAlignment;
-  }
+      : memory_("activations", bytes, Contents::undefined), next_(memory_.data()), size_(bytes) {}
 
   TensorSet carve(const std::vector<PlannedTensor>& plan, ElementType compute_type) {
     const int64_t bytes = planned_bytes(plan, compute_type);
@@ -66,7 +62,7 @@ class Arena {
   int64_t bytes() const { return size_; }
 
  private:
-  Kokkos::View<std::byte*, Kokkos::LayoutRight, Memory> memory_;
+  Buffer<std::byte> memory_;  // aligned as every allocation, to more than kArenaAlignment
   std::byte* next_ = nullptr;
   int64_t size_ = 0, used_ = 0;
 };

@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
+#include "tensor/launch.hpp"
 #include "tensor/types.hpp"
-#include "tensor/views.hpp"
 
 namespace espalier {
 
@@ -75,6 +75,12 @@ class TeamRow {
   KOKKOS_INLINE_FUNCTION explicit TeamRow(const TeamMember& team) : team_(team) {}
   KOKKOS_INLINE_FUNCTION int64_t index() const { return team_.league_rank(); }
 
+  /// Memory of the team for n values, from what for_each_team() was asked for; taken once.
+  template <class S>
+  KOKKOS_INLINE_FUNCTION S* scratch(int64_t n) const {
+    return static_cast<S*>(team_.team_scratch(0).get_shmem(n * static_cast<int64_t>(sizeof(S))));
+  }
+
   template <class F>
   KOKKOS_INLINE_FUNCTION void each(int64_t n, const F& f) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team_, static_cast<int>(n)),
@@ -113,26 +119,38 @@ using Row = std::conditional_t<kOnHost, HostRow, TeamRow>;
 /// KOKKOS_LAMBDA.
 template <class Body>
 void for_each_row(const char* label, int64_t rows, const Body& body) {
+  if (rows == 0) return;
   if constexpr (kOnHost) {
-    Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, rows),
+    launch_detail::start(label, IndexRange(exec(), 0, rows),
                          [=](const int64_t i) { body(HostRow(i)); });
   } else {
-    Kokkos::parallel_for(
-        label, Kokkos::TeamPolicy<Exec>(static_cast<int>(rows), Kokkos::AUTO),
+    launch_detail::start(
+        label, Kokkos::TeamPolicy<Exec>(exec(), static_cast<int>(rows), Kokkos::AUTO),
         KOKKOS_LAMBDA(const TeamMember& team) { body(TeamRow(team)); });
   }
 }
 
-/// Columns a body of for_each_column_tile owns.
-constexpr int64_t kColumnTile = 128;
+/// Runs body(const TeamRow&) for every row on a device, each with `scratch` bytes of team memory.
+template <class Body>
+void for_each_team(const char* label, int64_t rows, int64_t scratch, const Body& body) {
+  if (rows == 0) return;
+  launch_detail::start(
+      label,
+      Kokkos::TeamPolicy<Exec>(exec(), static_cast<int>(rows), Kokkos::AUTO)
+          .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch))),
+      KOKKOS_LAMBDA(const TeamMember& team) { body(TeamRow(team)); });
+}
+
+/// Columns a body of for_each_column_tile owns: a vectorised run on the host, one of many threads
+/// on a device.
+constexpr int64_t kColumnTile = kOnHost ? 128 : 1;
 
 /// Runs body(first, last) over tiles of columns: sums over rows, each tile in row order.
 template <class Body>
 void for_each_column_tile(const char* label, int64_t columns, const Body& body) {
   const int64_t tiles = (columns + kColumnTile - 1) / kColumnTile;
-  Kokkos::parallel_for(
-      label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, tiles),
-      KOKKOS_LAMBDA(const int64_t t) {
+  for_each(
+      label, tiles, KOKKOS_LAMBDA(const int64_t t) {
         const int64_t first = t * kColumnTile;
         const int64_t last = first + kColumnTile < columns ? first + kColumnTile : columns;
         body(first, last);

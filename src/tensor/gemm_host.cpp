@@ -73,26 +73,17 @@ class Scratch {
  public:
   float* get(int slot, int64_t count) {
     auto& buffer = buffers_[slot];
-    if (static_cast<int64_t>(buffer.extent(0)) < count)
-      buffer = Buffer<float>(Kokkos::ViewAllocateWithoutInitializing("gemm.scratch"), count);
+    if (buffer.size() < count) buffer = Buffer<float>("gemm.scratch", count, Contents::undefined);
     return buffer.data();
-  }
-  void clear() {
-    for (auto& b : buffers_) b = Buffer<float>();
   }
 
  private:
   Buffer<float> buffers_[3];
 };
 
-// Freed by Kokkos before it finalises; a plain static would outlive it.
 Scratch& scratch() {
-  static Scratch* instance = [] {
-    auto* s = new Scratch;
-    Kokkos::push_finalize_hook([s] { s->clear(); });
-    return s;
-  }();
-  return *instance;
+  static Scratch instance;
+  return instance;
 }
 
 template <class From, class To>
@@ -120,7 +111,7 @@ float* widen(int slot, Op op, int64_t rows, int64_t columns, const T* x, int64_t
 
 template <class T, class C>
 void gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, Acc<T> alpha, const T* a, int64_t lda,
-          const T* b, int64_t ldb, Acc<T> beta, C* c, int64_t ldc) {
+          const T* b, int64_t ldb, Acc<T> beta, C* c, int64_t ldc, int64_t) {
   if (m == 0 || n == 0) return;
   if constexpr (std::is_same_v<T, Acc<T>>) {
     host_gemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -141,7 +132,7 @@ void gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, Acc<T> alpha, const
 
 #define ESPALIER_INSTANTIATE_GEMM(T, C)                                                            \
   template void gemm<T, C>(Op, Op, int64_t, int64_t, int64_t, Acc<T>, const T*, int64_t, const T*, \
-                           int64_t, Acc<T>, C*, int64_t);
+                           int64_t, Acc<T>, C*, int64_t, int64_t);
 ESPALIER_INSTANTIATE_GEMM(float, float)
 ESPALIER_INSTANTIATE_GEMM(double, double)
 ESPALIER_INSTANTIATE_GEMM(bf16, bf16)
@@ -169,11 +160,13 @@ std::string gemm_library() {
 #endif
 }
 
+void release_gemm() {}
+
 void set_gemm_threads(int threads) {
   if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
 }
 
-double measure_gemm_rate(int64_t n, double seconds) {
+double measure_gemm_rate(ElementType, int64_t n, double seconds) {
   std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(n * n);
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
