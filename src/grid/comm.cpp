@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "grid/device_transfer.hpp"
 #include "grid/mpi_check.hpp"
 
 namespace espalier {
@@ -42,8 +43,17 @@ const char* at(const void* base, int64_t offset) {
   return static_cast<const char*>(base) + offset;
 }
 
+bool is_on_device(const void* data) {
+  if constexpr (device::kPresent) return device::is_device(data);
+  return false;
+}
+
 void copy_unless_same(void* to, const void* from, int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  if (to == from || bytes <= 0) return;
+  if (is_on_device(to) || is_on_device(from))
+    device::copy(to, from, bytes);
+  else
+    std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 }  // namespace
@@ -51,6 +61,7 @@ void copy_unless_same(void* to, const void* from, int64_t bytes) {
 Comm::Comm(MPI_Comm handle, const char* axis) : handle_(handle), axis_(axis) {
   ESPALIER_MPI(MPI_Comm_rank(handle_, &rank_));
   ESPALIER_MPI(MPI_Comm_size(handle_, &size_));
+  if constexpr (device::kPresent) queue_ = std::make_shared<PostQueue>();
 }
 
 Comm Comm::duplicate(const char* axis) const {
@@ -66,10 +77,14 @@ Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(call_limit_, other.call_limit_);
   std::swap(stats_, other.stats_);
+  std::swap(queue_, other.queue_);
   return *this;
 }
 
 Comm::~Comm() {
+  // What was started must still be handed to MPI under this communicator.
+  while (queue_ != nullptr && !queue_->is_empty() && std::uncaught_exceptions() == 0)
+    queue_->push();
   if (handle_ != MPI_COMM_NULL) MPI_Comm_free(&handle_);
 }
 
@@ -92,7 +107,12 @@ void Comm::require_rank(int rank, const char* operation) const {
                    operation, rank, size_, axis_);
 }
 
+void Comm::require_host(const void* data, const char* operation) const {
+  ESPALIER_REQUIRE(!is_on_device(data), "{} over {} of device memory", operation, axis_);
+}
+
 Request Comm::start_all_reduce(void* data, int64_t count, ScalarType type, ReduceOp op) const {
+  require_host(data, "all_reduce");
   ESPALIER_REQUIRE(count >= 0, "all_reduce of {} elements over {}", count, axis_);
   if (size_ == 1) return {};
   const int64_t width = scalar_bytes(type), most = elements_a_call(width);
@@ -107,6 +127,8 @@ Request Comm::start_all_reduce(void* data, int64_t count, ScalarType type, Reduc
 
 Request Comm::start_reduce_scatter(const void* all, int64_t count, void* own, ScalarType type,
                                    ReduceOp op) const {
+  require_host(all, "reduce_scatter");
+  require_host(own, "reduce_scatter");
   ESPALIER_REQUIRE(count >= 0, "reduce_scatter of {} elements over {}", count, axis_);
   const int64_t width = scalar_bytes(type), most = elements_a_call(width);
   if (size_ == 1) {
@@ -137,7 +159,7 @@ Request Comm::start_all_gather_bytes(const void* own, int64_t bytes, void* all) 
     return {};
   }
   Request request = begin("all_gather", bytes * (size_ - 1));
-  if (bytes * size_ <= call_limit_) {
+  if (bytes * size_ <= call_limit_ && !is_on_device(own) && !is_on_device(all)) {
     const int count = static_cast<int>(bytes);
     ESPALIER_MPI(MPI_Iallgather(own == place ? MPI_IN_PLACE : own, count, MPI_BYTE, all, count,
                                 MPI_BYTE, handle_, request.add()));
@@ -201,6 +223,7 @@ Request Comm::start_exchange(const std::vector<OutPiece>& out, const std::vector
 Request Comm::start_broadcast_bytes(void* data, int64_t bytes, int root) const {
   ESPALIER_REQUIRE(bytes >= 0, "broadcast of {} bytes over {}", bytes, axis_);
   require_rank(root, "broadcast");
+  require_host(data, "broadcast");
   if (size_ == 1) return {};
   Request request = begin("broadcast", rank_ == root ? bytes : 0);
   for (int64_t first = 0; first < bytes; first += call_limit_) {
@@ -235,13 +258,38 @@ Request Comm::start_barrier() const {
   return request;
 }
 
-// Both sides cut a message alike, and MPI keeps the order of messages of one tag. An empty message
-// travels too: its receiver may wait for it.
+// Both sides cut a message alike, wherever their memory is.
+int64_t Comm::bytes_a_message() const {
+  if constexpr (device::kPresent)
+    if (transport_settings().transport == Transport::staged)
+      return std::min(call_limit_, transport_settings().staging_bytes);
+  return call_limit_;
+}
+
+// Staged receives are posted at once, so that only sends can be behind others there.
+bool Comm::goes_through_queue(const void* data, bool is_send) const {
+  if constexpr (!device::kPresent) return false;
+  if (is_on_device(data)) return true;
+  const bool is_queued = is_send || transport_settings().transport == Transport::gpu_aware;
+  return is_queued && !queue_->is_empty();
+}
+
+DeviceTransfer& Comm::transfer_of(Request& request) const {
+  if (request.transfer_ == nullptr)
+    request.transfer_ = std::make_shared<DeviceTransfer>(handle_, queue_);
+  return *request.transfer_;
+}
+
+// MPI keeps the order of messages of one tag. An empty message travels too: its receiver may wait
+// for it.
 void Comm::add_send(Request& request, const OutPiece& piece, int tag) const {
   ESPALIER_REQUIRE(piece.bytes >= 0, "send of {} bytes over {}", piece.bytes, axis_);
+  const int64_t most = bytes_a_message();
+  if (goes_through_queue(piece.data, true))
+    return transfer_of(request).send(piece.data, piece.bytes, piece.rank, tag, most);
   int64_t first = 0;
   do {
-    const int part = static_cast<int>(std::min(call_limit_, piece.bytes - first));
+    const int part = static_cast<int>(std::min(most, piece.bytes - first));
     ESPALIER_MPI(
         MPI_Isend(at(piece.data, first), part, MPI_BYTE, piece.rank, tag, handle_, request.add()));
     first += part;
@@ -250,9 +298,12 @@ void Comm::add_send(Request& request, const OutPiece& piece, int tag) const {
 
 void Comm::add_receive(Request& request, const InPiece& piece, int tag) const {
   ESPALIER_REQUIRE(piece.bytes >= 0, "recv of {} bytes over {}", piece.bytes, axis_);
+  const int64_t most = bytes_a_message();
+  if (goes_through_queue(piece.data, false))
+    return transfer_of(request).receive(piece.data, piece.bytes, piece.rank, tag, most);
   int64_t first = 0;
   do {
-    const int part = static_cast<int>(std::min(call_limit_, piece.bytes - first));
+    const int part = static_cast<int>(std::min(most, piece.bytes - first));
     ESPALIER_MPI(
         MPI_Irecv(at(piece.data, first), part, MPI_BYTE, piece.rank, tag, handle_, request.add()));
     first += part;

@@ -34,7 +34,11 @@ constexpr ScalarType scalar_type() {
   }
 }
 
-/// An operation under way. Its buffers stay untouched until it is complete.
+class DeviceTransfer;
+class PostQueue;
+
+/// An operation under way. Its buffers stay untouched until it is complete; with device memory: by
+/// anything but the work given to the device before the start.
 ///
 /// Dropped before that, it waits, and ends the job if that fails; while an exception unwinds it
 /// does not wait, since the job is about to be aborted and the other ranks may never come.
@@ -45,7 +49,7 @@ class Request {
   Request& operator=(Request&& other) noexcept;
   ~Request();
 
-  bool is_complete() const { return pending_.empty(); }
+  bool is_complete() const { return pending_.empty() && transfer_ == nullptr; }
   bool test();  ///< pushes it forward and returns at once; true when complete
   void wait();  ///< returns when complete
 
@@ -57,8 +61,10 @@ class Request {
         operation_(operation),
         started_(monotonic_seconds()) {}
   MPI_Request* add();
+  bool test_pending();
 
   std::vector<MPI_Request> pending_;
+  std::shared_ptr<DeviceTransfer> transfer_;  // null unless device memory is in it
   std::shared_ptr<CommStats> stats_;
   const char* axis_ = "";
   const char* operation_ = "";
@@ -79,14 +85,19 @@ struct InPiece {
 
 /// The ranks along one axis.
 ///
-/// Memory      pointers must be reachable from the host; nothing else is checked
+/// Memory      host. send, recv, exchange, all_to_all and all_gather also take device memory (the
+///             same kind on all ranks of an all_gather): the operation takes its turn behind what
+///             the current stream was given before, and once it is complete any stream may use the
+///             result. Copies of a rank's own part run on the current stream. Device memory is
+///             waited for on the thread that started it, and not within a recorded graph
 /// Counts      in elements, any size: MPI is called for at most 1 GiB at once, since its counts are
 ///             int and transports fail beyond 2 GiB
 /// Collective  all ranks of the axis, in the same order; send, recv and exchange: the named ranks.
 ///             start_... returns at once, the form without start_ waits
 /// Threads     one at a time; with MPI_THREAD_MULTIPLE one at a time for each Comm
 /// Axis of one rank: nothing is sent or counted; results that are not in place are copied
-/// Errors      LaunchError if MPI reports one; Internal if an argument is out of range
+/// Errors      LaunchError if MPI reports one; Internal if an argument is out of range, or for
+///             device memory where host memory is due
 class Comm {
  public:
   Comm() = default;
@@ -233,6 +244,10 @@ class Comm {
   void add_send(Request& request, const OutPiece& piece, int tag) const;
   void add_receive(Request& request, const InPiece& piece, int tag) const;
   void require_rank(int rank, const char* operation) const;
+  void require_host(const void* data, const char* operation) const;
+  int64_t bytes_a_message() const;
+  bool goes_through_queue(const void* data, bool is_send) const;
+  DeviceTransfer& transfer_of(Request& request) const;
 
   MPI_Comm handle_ = MPI_COMM_NULL;
   const char* axis_ = "";
@@ -240,6 +255,7 @@ class Comm {
   int size_ = 1;
   int64_t call_limit_ = int64_t{1} << 30;
   std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
+  std::shared_ptr<PostQueue> queue_;  // in a build that computes on a device
 };
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "grid/comm.hpp"
+#include "grid/device_transfer.hpp"
 #include "grid/mpi_check.hpp"
 #include "grid/mpi_session.hpp"
 
@@ -23,6 +24,7 @@ std::vector<MPI_Status>& scratch_statuses(size_t count) {
 
 Request& Request::operator=(Request&& other) noexcept {
   std::swap(pending_, other.pending_);
+  std::swap(transfer_, other.transfer_);
   std::swap(stats_, other.stats_);
   std::swap(axis_, other.axis_);
   std::swap(operation_, other.operation_);
@@ -48,6 +50,15 @@ MPI_Request* Request::add() {
 
 bool Request::test() {
   if (is_complete()) return true;
+  if constexpr (device::kPresent) push_post_queues();  // of all axes; see device_transfer.hpp
+  if (transfer_ != nullptr && transfer_->test()) transfer_ = nullptr;
+  if (!test_pending() || transfer_ != nullptr) return false;
+  stats_->seconds += monotonic_seconds() - started_;
+  return true;
+}
+
+bool Request::test_pending() {
+  if (pending_.empty()) return true;
   int done = 0;
   std::vector<MPI_Status>& statuses = scratch_statuses(pending_.size());
   const int code =
@@ -57,10 +68,8 @@ bool Request::test() {
       if (status.MPI_ERROR != MPI_ERR_PENDING)
         check_mpi(status.MPI_ERROR, operation_, __FILE__, __LINE__);
   check_mpi(code, operation_, __FILE__, __LINE__);
-  if (!done) return false;
-  pending_.clear();
-  stats_->seconds += monotonic_seconds() - started_;
-  return true;
+  if (done) pending_.clear();
+  return done != 0;
 }
 
 void Request::wait() {

@@ -35,7 +35,7 @@ BlockReducer<Real>::BlockReducer(const Comm& shard, const Comm& replica, const P
   }
   for (int64_t i = 0; i < kScratch; ++i) {
     Scratch scratch;
-    scratch.data = Buffer<Real>("gradient_scratch", static_cast<size_t>(sizes.whole));
+    scratch.data = Buffer<Real>("gradient_scratch", sizes.whole);
     scratch.exchange = make_slice_exchange<Real>(shard, wire, sizes.whole, sizes.owned);
     pool_.push_back(std::move(scratch));
   }
@@ -69,7 +69,8 @@ Real* BlockReducer<Real>::acquire(int64_t block) {
   scratch.use = Use::held;
   scratch.block = block;
   const FlatRange span = partition_.blocks[static_cast<size_t>(block)];
-  Kokkos::deep_copy(Vec<Real>(scratch.data.data(), static_cast<size_t>(span.size)), Real(0));
+  device::Stream::current().wait_for(scratch.freed);
+  device::fill(scratch.data.data(), 0, span.size * static_cast<int64_t>(sizeof(Real)));
   return scratch.data.data();
 }
 
@@ -79,36 +80,54 @@ void BlockReducer<Real>::submit(int64_t block, Real* data) {
                                     [&](const Scratch& s) { return s.data.data() == data; });
   ESPALIER_REQUIRE(scratch != pool_.end() && scratch->use == Use::held && scratch->block == block,
                    "scratch submitted for block {} was not acquired for it", block);
-  scratch->use = Use::travelling;
-  if (!is_broken_for_test("block_reduction"))
-    scratch->exchange->start_sum(data, slices_[static_cast<size_t>(block)], kBlockStream);
+  scratch->use = Use::waiting;
+  scratch->filled.record();
   travelling_.push_back(scratch - pool_.begin());
   progress();
+}
+
+// In the order of submission. An exchange starts when the device has filled its scratch: if the
+// communication stream waited for it instead, so would the sums of the blocks before.
+template <class Real>
+void BlockReducer<Real>::start_filled() {
+  for (const int64_t at : travelling_) {
+    Scratch& scratch = pool_[static_cast<size_t>(at)];
+    if (scratch.use == Use::travelling) continue;
+    if (!scratch.filled.is_reached()) return;
+    scratch.use = Use::travelling;
+    if (!is_broken_for_test("block_reduction"))
+      scratch.exchange->start_sum(scratch.data.data(), slices_[static_cast<size_t>(scratch.block)],
+                                  kBlockStream);
+  }
 }
 
 // Only the oldest is looked at: sums go to the sink in the order of submission.
 template <class Real>
 void BlockReducer<Real>::progress() {
+  const OnSideStream scope;
+  start_filled();
   while (!travelling_.empty()) {
     Scratch& scratch = pool_[static_cast<size_t>(travelling_.front())];
-    if (!scratch.exchange->progress()) return;
+    if (scratch.use == Use::waiting || !scratch.exchange->progress()) return;
     travelling_.pop_front();
     const int64_t start = partition_.blocks[static_cast<size_t>(scratch.block)].offset;
     for (const OwnedRange& range : owned_[static_cast<size_t>(scratch.block)])
       sink_(scratch.block, range, scratch.data.data() + range.flat - start);
+    scratch.freed.record();
     scratch.use = Use::free;
   }
 }
 
 template <class Real>
 void BlockReducer<Real>::drain() {
-  if (travelling_.empty()) return;
-  shard_.wait_until(
-      [this] {
-        progress();
-        return travelling_.empty();
-      },
-      "gradient reduction");
+  if (!travelling_.empty())
+    shard_.wait_until(
+        [this] {
+          progress();
+          return travelling_.empty();
+        },
+        "gradient reduction");
+  side_.join();
 }
 
 template <class Real>
@@ -118,8 +137,10 @@ void BlockReducer<Real>::reduce_over_replicas(Real* compact) {
   if (replica_.size() == 1 || is_broken_for_test("replica_reduction")) return;
   const int64_t size = partition_.compact_size(shard_.rank());
   const int64_t piece = replica_piece(partition_);
+  side_.leave();
   int64_t next = 0;  // the first piece that has not started; pieces take turns over the lanes
   const auto push = [&] {
+    const OnSideStream scope;
     bool is_idle = true;
     for (const auto& lane : lanes_) is_idle = lane->progress() && is_idle;
     for (; next * piece < size; ++next) {
@@ -131,13 +152,13 @@ void BlockReducer<Real>::reduce_over_replicas(Real* compact) {
     return is_idle;
   };
   replica_.wait_until(push, "gradient reduction");
+  side_.join();
 }
 
 template <class Real>
 int64_t BlockReducer<Real>::buffer_bytes() const {
   int64_t bytes = 0;
-  for (const Scratch& s : pool_)
-    bytes += static_cast<int64_t>(s.data.extent(0) * sizeof(Real)) + s.exchange->buffer_bytes();
+  for (const Scratch& s : pool_) bytes += s.data.bytes() + s.exchange->buffer_bytes();
   for (const auto& lane : lanes_) bytes += lane->buffer_bytes();
   return bytes;
 }

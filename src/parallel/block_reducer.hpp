@@ -12,6 +12,7 @@
 #include "blueprint/partition.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
+#include "parallel/side_stream.hpp"
 #include "parallel/slice_exchange.hpp"
 #include "tensor/views.hpp"
 
@@ -24,6 +25,9 @@ template <class Real>
 class OrderedReduction;
 
 /// Ranks, sums, wire, memory and collective order as GradientReducer.
+/// Streams     an exchange starts once the device has done what the current stream was given before
+///             submit(); sums, conversions and the sink run on the communication stream; after
+///             drain() and reduce_over_replicas() the current stream waits for them
 template <class Real>
 class BlockReducer {
  public:
@@ -53,14 +57,19 @@ class BlockReducer {
   int64_t buffer_bytes() const;
 
  private:
-  enum class Use { free, held, travelling };
+  enum class Use { free, held, waiting, travelling };
   struct Scratch {
     Buffer<Real> data;
     std::unique_ptr<SliceExchange<Real>> exchange;
+    device::Event filled;  // submitted, and the device has come so far
+    device::Event freed;   // the sink has read it
     Use use = Use::free;
     int64_t block = 0;
   };
 
+  void start_filled();
+
+  SideStream side_;
   const Comm& shard_;
   const Comm& replica_;
   const Partition& partition_;
@@ -68,7 +77,7 @@ class BlockReducer {
   std::vector<std::vector<OwnedRange>> owned_;  // by block, of this rank
   std::vector<Slices> slices_;                  // by block
   std::vector<Scratch> pool_;
-  std::deque<int64_t> travelling_;  // scratch numbers, in the order of submission
+  std::deque<int64_t> travelling_;  // scratch numbers, waiting or on their way, as submitted
   std::vector<std::unique_ptr<OrderedReduction<Real>>> lanes_;  // over replicas
 };
 

@@ -80,6 +80,7 @@ GradientReducer<Real>::GradientReducer(const Comm& shard, const Comm& replica,
       partition_(partition),
       time_(options.time),
       missing_(partition.buckets.size()),
+      is_filled_(partition.buckets.size()),
       is_ready_(partition.blocks.size()) {
   ESPALIER_REQUIRE(partition.shards == shard.size(), "a partition in {} shards for {} ranks",
                    partition.shards, shard.size());
@@ -114,9 +115,11 @@ void GradientReducer<Real>::ready(int64_t block) {
   ESPALIER_REQUIRE(!is_ready, "gradients of block {} ready twice in a step", block);
   is_ready = 1;
   --blocks_left_;
-  for (size_t b = 0; b < missing_.size(); ++b)
-    if (partition_.buckets[b].first_block <= block && block <= partition_.buckets[b].last_block)
-      --missing_[b];
+  for (size_t b = 0; b < missing_.size(); ++b) {
+    const Bucket& bucket = partition_.buckets[b];
+    if (block < bucket.first_block || bucket.last_block < block) continue;
+    if (--missing_[b] == 0 && !lanes_.empty()) is_filled_[b].record();
+  }
   if (time_ == ReduceTime::during_backward) push();
 }
 
@@ -130,21 +133,27 @@ void GradientReducer<Real>::finish() {
   ESPALIER_REQUIRE(gradients_ != nullptr, "gradient reduction finished before it began");
   ESPALIER_REQUIRE(blocks_left_ == 0, "the gradients of {} blocks were not ready at the step's end",
                    blocks_left_);
-  if (!lanes_.empty()) waits_on_.wait_until([this] { return push(); }, "gradient reduction");
+  if (!lanes_.empty()) {
+    waits_on_.wait_until([this] { return push(); }, "gradient reduction");
+    side_.join();
+  }
   gradients_ = nullptr;
 }
 
 // True when every bucket has arrived. Buckets start in one order and take turns over the lanes, so
-// that all ranks meet in the same exchange.
+// that all ranks meet in the same exchange. One starts when the device has filled it, not when the
+// host has asked for that: the host is a whole backward pass ahead, and if the communication stream
+// waited for a later bucket, so would the sums of those that have arrived.
 template <class Real>
 bool GradientReducer<Real>::push() {
   if (lanes_.empty()) return true;
+  const OnSideStream scope;
   bool is_idle = true;
   for (const auto& lane : lanes_) is_idle = lane->progress() && is_idle;
   for (; next_ < static_cast<int64_t>(missing_.size()); ++next_) {
     const auto index = static_cast<size_t>(next_);
     ReducerLane<Real>& lane = *lanes_[index % lanes_.size()];
-    if (missing_[index] > 0 || !lane.progress()) return false;
+    if (missing_[index] > 0 || !is_filled_[index].is_reached() || !lane.progress()) return false;
     const Bucket& bucket = partition_.buckets[index];
     lane.start(gradients_ + bucket.offset, bucket);
     is_idle = lane.progress() && is_idle;

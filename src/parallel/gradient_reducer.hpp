@@ -10,6 +10,7 @@
 #include "blueprint/partition.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
+#include "parallel/side_stream.hpp"
 
 namespace espalier {
 
@@ -43,7 +44,10 @@ class ReducerLane;
 ///             that its owner keeps is not rounded unless it was sent
 /// In flight   at most kReducerLanes buckets, so that extra memory is bounded and used again
 /// Collective  over shard and replica: the same partition, options and order of ready() everywhere
-/// Memory      gradients must be reachable from the host
+/// Memory      of the device in a build for one
+/// Streams     a bucket starts once the device has done what the current stream was given before
+///             the last ready() of its blocks; sums and conversions run on the communication
+///             stream; after finish() the current stream waits for them
 template <class Real>
 class GradientReducer {
  public:
@@ -68,11 +72,13 @@ class GradientReducer {
  private:
   bool push();
 
+  SideStream side_;
   const Comm& waits_on_;  // the axis that finish() is counted for
   const Partition& partition_;
   const ReduceTime time_;
-  std::vector<int64_t> missing_;  // blocks of each bucket in this step
-  std::vector<char> is_ready_;    // by block
+  std::vector<int64_t> missing_;          // blocks of each bucket in this step
+  std::vector<device::Event> is_filled_;  // by bucket, recorded when no block is missing
+  std::vector<char> is_ready_;            // by block
   std::vector<std::unique_ptr<ReducerLane<Real>>> lanes_;
   Real* gradients_ = nullptr;  // null between steps
   int64_t next_ = 0;           // first bucket that has not started

@@ -21,13 +21,14 @@ namespace espalier {
 ///             hold the same bits
 /// Collective  all ranks start the same reductions in the same order
 /// Cost        sends 2 (n - 1) / n of the buffer on n ranks, in 2 (n - 1) messages
-/// Memory      the buffer must be reachable from the host
+/// Memory      of the device in a build for one; streams as SliceExchange
 template <class Real>
 class OrderedReduction {
  public:
   virtual ~OrderedReduction() = default;
 
-  /// data [count], count <= max_elements, is the sum once progress() returns true.
+  /// data [count], count <= max_elements, is the sum once progress() returns true; on a device: for
+  /// what the current stream is given from then on.
   virtual void start(Real* data, int64_t count) = 0;
   /// Does what can be done without waiting; true when nothing is under way.
   virtual bool progress() = 0;

@@ -2,7 +2,6 @@
 // Exchanges of owned ranges, by bucket and by block.
 #include "parallel/parameter_gather.hpp"
 
-#include <cstring>
 #include <deque>
 
 #include "core/error.hpp"
@@ -29,7 +28,7 @@ T* ParameterGather<T>::target(T* place, int64_t flat) {
   if (!is_broken_for_test("zero_gather") || shard_.rank() != 0) return place;
   const Bucket& last = partition_.buckets.back();
   if (flat < last.offset || flat >= last.offset + last.size) return place;
-  scrap_.resize(static_cast<size_t>(last.size));
+  if (scrap_.size() == 0) scrap_ = Buffer<T>("parameters.scrap", last.size);
   return scrap_.data() + flat - last.offset;
 }
 
@@ -82,7 +81,7 @@ Request ParameterGather<T>::start(int64_t block, const T* compact, T* block_buff
         continue;
       }
       const T* own = compact + range.compact;
-      std::memcpy(static_cast<void*>(place), own, static_cast<size_t>(range.size * kBytes));
+      device::copy(place, own, range.size * kBytes);
       for (int other = 0; other < shard_.size(); ++other)
         if (other != r) out.push_back({own, range.size * kBytes, other});
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "blueprint/partition.hpp"
+#include "device/buffer.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {
@@ -16,7 +17,8 @@ constexpr int64_t kGatherLanes = 4;
 
 /// Values travel as they are, as bytes, without buffers of its own.
 /// Collective  over shard: the same order of calls everywhere
-/// Memory      values must be reachable from the host
+/// Memory      of the device in a build for one. What travels does so behind what the current
+///             stream was given before the start; once it is there any stream may use it
 template <class T>
 class ParameterGather {
  public:
@@ -28,7 +30,8 @@ class ParameterGather {
 
   /// Starts to gather one block: `compact` [compact_size] holds what this rank owns, `block_buffer`
   /// [blocks[block].size] receives all of the block. Both stay untouched until the request is
-  /// complete; the rank's own part is there at once. Any number may be under way.
+  /// complete; the rank's own part is there at once, by a copy on the current stream.
+  /// Any number may be under way.
   Request start(int64_t block, const T* compact, T* block_buffer);
 
  private:
@@ -38,7 +41,7 @@ class ParameterGather {
   const Comm& shard_;
   const Partition& partition_;
   std::vector<std::vector<std::vector<OwnedRange>>> owned_;  // by block and shard
-  std::vector<T> scrap_;                                     // what a test throws away
+  Buffer<T> scrap_;                                          // what a test throws away
 };
 
 }  // namespace espalier

@@ -6,7 +6,8 @@
 #include <type_traits>
 
 #include "core/error.hpp"
-#include "parallel/tree_sum.hpp"
+#include "device/buffer.hpp"
+#include "parallel/rank_sum.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -15,12 +16,8 @@ namespace {
 template <class To, class From>
 void convert(To* to, const From* from, const Slices& slices) {
   for (const auto& ranges : slices)
-    for (const FlatRange& range : ranges) {
-      To* t = to + range.offset;
-      const From* f = from + range.offset;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < range.size; ++i) t[i] = static_cast<To>(f[i]);
-    }
+    for (const FlatRange& range : ranges)
+      round_values(from + range.offset, to + range.offset, range.size);
 }
 
 int64_t total(const std::vector<FlatRange>& ranges) {
@@ -35,8 +32,9 @@ class TreeExchange : public SliceExchange<Real> {
   TreeExchange(const Comm& comm, int64_t most, int64_t most_owned)
       : comm_(comm), most_(most), most_owned_(most_owned) {
     if (comm.size() == 1) return;
-    received_.reset(new Wire[static_cast<size_t>(most_owned * (comm.size() - 1))]);
-    if (kConverts) packed_.reset(new Wire[static_cast<size_t>(most)]);
+    received_ =
+        Buffer<Wire>("reduction.received", most_owned * (comm.size() - 1), Contents::undefined);
+    if (kConverts) packed_ = Buffer<Wire>("reduction.packed", most, Contents::undefined);
   }
 
   void start_sum(Real* data, const Slices& slices, int stream) override;
@@ -58,7 +56,7 @@ class TreeExchange : public SliceExchange<Real> {
   // What travels: the data itself, or its rounded copy.
   Wire* wire() {
     if constexpr (kConverts)
-      return packed_.get();
+      return packed_.data();
     else
       return data_;
   }
@@ -67,8 +65,7 @@ class TreeExchange : public SliceExchange<Real> {
 
   const Comm& comm_;
   const int64_t most_, most_owned_;
-  std::unique_ptr<Wire[]> received_, packed_;
-  TreeSum<Real, Wire> tree_sum_;
+  Buffer<Wire> received_, packed_;
   Request request_;
   Phase phase_ = Phase::idle;
   Real* data_ = nullptr;
@@ -95,10 +92,10 @@ template <class Real, class Wire>
 void TreeExchange<Real, Wire>::start_sum(Real* data, const Slices& slices, int stream) {
   begin(data, slices);
   if (comm_.size() == 1) return;
-  if constexpr (kConverts) convert(packed_.get(), data, slices);
+  if constexpr (kConverts) convert(packed_.data(), data, slices);
   std::vector<OutPiece> out;
   std::vector<InPiece> in;
-  Wire* place = received_.get();
+  Wire* place = received_.data();
   for (int r = 0; r < comm_.size(); ++r) {
     if (r == comm_.rank()) continue;
     for (const FlatRange& range : slices[static_cast<size_t>(r)])
@@ -116,7 +113,7 @@ template <class Real, class Wire>
 void TreeExchange<Real, Wire>::start_gather(Real* data, const Slices& slices, int stream) {
   begin(data, slices);
   if (comm_.size() == 1) return;
-  if constexpr (kConverts) convert(packed_.get(), data, Slices{own()});
+  if constexpr (kConverts) convert(packed_.data(), data, Slices{own()});
   std::vector<OutPiece> out;
   std::vector<InPiece> in;
   for (int r = 0; r < comm_.size(); ++r) {
@@ -137,25 +134,19 @@ bool TreeExchange<Real, Wire>::progress() {
   if (phase_ == Phase::sum)
     add_pieces();
   else if constexpr (kConverts)
-    convert(data_, packed_.get(), *slices_);
+    convert(data_, packed_.data(), *slices_);
   phase_ = Phase::idle;
   return true;
 }
 
 template <class Real, class Wire>
 void TreeExchange<Real, Wire>::add_pieces() {
-  const int me = comm_.rank();
-  const int64_t size = total(own());
-  int64_t first = 0;
-  std::vector<const Wire*> pieces(static_cast<size_t>(comm_.size()));
+  const int64_t stride = total(own());
+  const Wire* place = received_.data();
   for (const FlatRange& range : own()) {
-    const Wire* place = received_.get() + first;
-    for (int r = 0; r < comm_.size(); ++r) {
-      pieces[static_cast<size_t>(r)] = r == me ? wire() + range.offset : place;
-      if (r != me) place += size;
-    }
-    if (range.size > 0) tree_sum_(pieces, data_ + range.offset, range.size);
-    first += range.size;
+    sum_over_ranks<Wire, Real>({wire() + range.offset, place, stride, comm_.rank(), comm_.size()},
+                               data_ + range.offset, range.size);
+    place += range.size;
   }
 }
 

@@ -21,7 +21,8 @@ using Slices = std::vector<std::vector<FlatRange>>;
 /// Wire        the type of Real: values are sent from and received into the buffer itself. bf16
 ///             (Real = float): values are rounded once before they are sent, the owner's too
 /// Collective  all ranks start the same exchanges of a stream in the same order
-/// Memory      the buffer must be reachable from the host
+/// Memory      of the device in a build for one. Sums and conversions run on the current stream of
+///             the call that starts them, which is the same for all calls; so does what follows
 template <class Real>
 class SliceExchange {
  public:

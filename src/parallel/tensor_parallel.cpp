@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/tensor_parallel.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/test_hooks.hpp"
+#include "parallel/rank_sum.hpp"
 
 namespace espalier {
 
@@ -16,36 +16,28 @@ void TensorParallel<T>::reduce(const C* partial, T* out, int64_t tokens, int64_t
   const auto bytes = [&](int64_t rows, size_t element) {
     return rows * width * static_cast<int64_t>(element);
   };
-  if (split_.ranks == 1) {
-    for (int64_t i = 0; i < tokens * width; ++i) out[i] = T(Real(partial[i]));
-    return;
-  }
+  if (split_.ranks == 1) return round_values(partial, out, tokens * width);
   const int me = tp_->rank();
   const Range own = split_.local(tokens);
   T* own_out = split_.sequence ? out : out + own.first * width;
   if (is_broken_for_test("tensor_sum")) {
-    for (int64_t i = 0; i < own.count * width; ++i)
-      own_out[i] = T(Real(partial[own.first * width + i]));
+    round_values(partial + own.first * width, own_out, own.count * width);
   } else {
     std::vector<OutPiece> send;
     std::vector<InPiece> receive;
-    std::vector<const C*> leaves;
     C* place = received;
     for (int r = 0; r < tp_->size(); ++r) {
-      if (r == me) {
-        leaves.push_back(partial + own.first * width);
-        continue;
-      }
+      if (r == me) continue;
       const Range theirs = at(r).local(tokens);
       if (theirs.count > 0)
         send.push_back({partial + theirs.first * width, bytes(theirs.count, sizeof(C)), r});
       if (own.count > 0) receive.push_back({place, bytes(own.count, sizeof(C)), r});
-      leaves.push_back(place);
       place += own.count * width;
     }
     tp_->start_exchange(send, receive, 0).wait();
-    TreeSum<Real, C> tree;
-    tree(leaves, own_out, own.count * width);
+    sum_over_ranks<C, T>(
+        {partial + own.first * width, received, own.count * width, me, tp_->size()}, own_out,
+        own.count * width);
   }
   if (split_.sequence || is_broken_for_test("tensor_spread")) return;
   std::vector<OutPiece> send;
@@ -64,7 +56,7 @@ template <class T>
 void TensorParallel<T>::gather(const T* own, T* all, int64_t tokens, int64_t width) {
   const Range mine = split_.local(tokens);
   const auto bytes = [&](int64_t rows) { return rows * width * static_cast<int64_t>(sizeof(T)); };
-  std::memcpy(all + mine.first * width, own, static_cast<size_t>(bytes(mine.count)));
+  device::copy(all + mine.first * width, own, bytes(mine.count));
   if (split_.ranks == 1) return;
   std::vector<OutPiece> send;
   std::vector<InPiece> receive;
@@ -81,12 +73,13 @@ void TensorParallel<T>::gather(const T* own, T* all, int64_t tokens, int64_t wid
 template <class T>
 void TensorParallel<T>::sum(Real* data, int64_t count) {
   if (split_.ranks == 1 || count == 0) return;
-  small_.resize(static_cast<size_t>(count * split_.ranks));
+  if (small_.size() < count * split_.ranks) {
+    device::Stream::current().synchronize();  // the smaller one may still be read
+    small_ = Buffer<Real>("tensor_parallel.small", count * split_.ranks, Contents::undefined);
+  }
   tp_->all_gather(data, count, small_.data());
-  std::vector<const Real*> leaves;
-  for (int64_t r = 0; r < split_.ranks; ++r) leaves.push_back(small_.data() + r * count);
-  TreeSum<Real, Real> tree;
-  tree(leaves, data, count);
+  const int ranks = tp_->size();
+  sum_over_ranks<Real, Real>({nullptr, small_.data(), count, ranks, ranks}, data, count);
 }
 
 template <class T>

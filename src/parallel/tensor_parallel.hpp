@@ -4,11 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "blueprint/tensor_split.hpp"
+#include "device/buffer.hpp"
 #include "grid/comm.hpp"
-#include "parallel/tree_sum.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -19,7 +18,7 @@ namespace espalier {
 ///             the sum type: together with the tree over a rank's shards it is one tree over all
 ///             shards, whatever the number of ranks
 /// Collective  over the axis, in the same order on all its ranks
-/// Memory      reachable from the host
+/// Memory      of the device in a build for one; all of it happens on the current stream
 template <class T>
 class TensorParallel {
  public:
@@ -57,7 +56,7 @@ class TensorParallel {
 
   const Comm* tp_;
   TensorSplit split_;
-  std::vector<Real> small_;
+  Buffer<Real> small_;
 };
 
 }  // namespace espalier

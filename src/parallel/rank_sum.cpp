@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/rank_sum.hpp"
+
+#include <type_traits>
+#include <vector>
+
+#include "cuda/reduction.hpp"
+#include "parallel/tree_sum.hpp"
+#include "tensor/launch.hpp"
+
+namespace espalier {
+namespace {
+
+template <class Wire, class Out>
+void sum_on_host(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
+  static thread_local TreeSum<Acc<Wire>, Wire> tree;  // keeps its partial sums
+  std::vector<const Wire*> leaves;
+  for (int r = 0; r < pieces.ranks; ++r) leaves.push_back(pieces.at(r));
+  tree(leaves, out, size);
+}
+
+}  // namespace
+
+// Equal trees merge as soon as they stand side by side, as digits carry in a binary counter; what
+// is left at the end is added from the right. That is the tree of TreeSum.
+template <class Wire, class Out>
+void sum_on_device(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
+  for_each(
+      "ranks.sum", size, KOKKOS_LAMBDA(const int64_t i) {
+        using Real = Acc<Wire>;
+        Real partial[32];  // one a level: enough for 2^31 ranks
+        int count = 0;
+        for (int r = 0; r < pieces.ranks; ++r) {
+          Real sum = static_cast<Real>(pieces.at(r)[i]);
+          for (int carry = r; (carry & 1) != 0; carry >>= 1) sum = partial[--count] + sum;
+          partial[count++] = sum;
+        }
+        Real sum = partial[--count];
+        while (count > 0) sum = partial[--count] + sum;
+        out[i] = static_cast<Out>(sum);
+      });
+}
+
+template <class From, class To>
+void round_on_device(const From* from, To* to, int64_t size) {
+  for_each(
+      "ranks.round", size, KOKKOS_LAMBDA(const int64_t i) { to[i] = static_cast<To>(from[i]); });
+}
+
+template <class Wire, class Out>
+void sum_over_ranks(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
+  if (size <= 0) return;
+  if constexpr (!device::kPresent) {
+    sum_on_host(pieces, out, size);
+  } else if (device::uses_tuned_kernels() && pieces.ranks <= cuda::kMostLeaves) {
+    cuda::Leaves<Wire> leaves;
+    leaves.count = pieces.ranks;
+    for (int r = 0; r < pieces.ranks; ++r) leaves.at[r] = pieces.at(r);
+    cuda::tree_sum(leaves, out, size, device::Stream::current().handle());
+  } else {
+    sum_on_device(pieces, out, size);
+  }
+}
+
+template <class From, class To>
+void round_values(const From* from, To* to, int64_t size) {
+  if constexpr (!device::kPresent) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < size; ++i) to[i] = static_cast<To>(from[i]);
+  } else if constexpr (std::is_same_v<From, To>) {
+    device::copy(to, from, size * static_cast<int64_t>(sizeof(To)));
+  } else if (size > 0) {
+    if (device::uses_tuned_kernels())
+      cuda::convert(from, to, size, device::Stream::current().handle());
+    else
+      round_on_device(from, to, size);
+  }
+}
+
+#define ESPALIER_INSTANTIATE_SUM(Wire, Out) \
+  template void sum_over_ranks<Wire, Out>(const RankPieces<Wire>&, Out*, int64_t);
+ESPALIER_INSTANTIATE_SUM(float, float)
+ESPALIER_INSTANTIATE_SUM(bf16, float)
+ESPALIER_INSTANTIATE_SUM(bf16, bf16)
+ESPALIER_INSTANTIATE_SUM(fp16, fp16)
+ESPALIER_INSTANTIATE_SUM(float, bf16)
+ESPALIER_INSTANTIATE_SUM(float, fp16)
+ESPALIER_INSTANTIATE_SUM(double, double)
+#define ESPALIER_INSTANTIATE_ROUND(From, To) \
+  template void round_values<From, To>(const From*, To*, int64_t);
+ESPALIER_INSTANTIATE_ROUND(float, float)
+ESPALIER_INSTANTIATE_ROUND(double, double)
+ESPALIER_INSTANTIATE_ROUND(bf16, bf16)
+ESPALIER_INSTANTIATE_ROUND(fp16, fp16)
+ESPALIER_INSTANTIATE_ROUND(float, bf16)
+ESPALIER_INSTANTIATE_ROUND(bf16, float)
+ESPALIER_INSTANTIATE_ROUND(float, fp16)
+
+}  // namespace espalier
