@@ -108,9 +108,9 @@ void CheckpointSaver::Writer::join() {
 
 CheckpointSaver::CheckpointSaver(std::string root, const Comm& world,
                                  const CheckpointConfig& config, std::vector<TensorRow> tensors,
-                                 StoredType type, bool allows_threads)
+                                 const StateTypes& types, bool allows_threads)
     : writer_(std::make_unique<Writer>(std::move(root), world, config)) {
-  writer_->layout = {std::move(tensors), type, config.files, file_options(config)};
+  writer_->layout = {std::move(tensors), types, config.files, file_options(config)};
   writer_->allows_threads = allows_threads;
 }
 
@@ -137,7 +137,7 @@ void CheckpointSaver::save(SaveRequest request) {
     w.done = w.has_report = true;
     return;
   }
-  w.request.slabs = w.snapshot.take(w.request.slabs, stored_type_bytes(w.layout.type));
+  w.request.slabs = w.snapshot.take(w.request.slabs);
   w.done = false;
   w.has_report = true;
   w.report.stall_seconds = monotonic_seconds() - called;

@@ -42,7 +42,7 @@ class CheckpointSaver {
   /// The layout's files and options follow from the deck. Without allows_threads every save is
   /// synchronous.
   CheckpointSaver(std::string root, const Comm& world, const CheckpointConfig& config,
-                  std::vector<TensorRow> tensors, StoredType type, bool allows_threads);
+                  std::vector<TensorRow> tensors, const StateTypes& types, bool allows_threads);
   /// Waits for a save that is under way.
   ~CheckpointSaver();
 

@@ -8,7 +8,7 @@ namespace espalier {
 
 DatasetWriter::DatasetWriter(hid_t file, const std::string& path, const std::string& name,
                              const DatasetInfo& info, const FileOptions& options,
-                             H5Properties transfer)
+                             H5Properties transfer, HostPieces& host)
     : path_(path),
       name_(name),
       info_(info),
@@ -16,6 +16,7 @@ DatasetWriter::DatasetWriter(hid_t file, const std::string& path, const std::str
       dataset_(checked(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, name, "open the dataset")),
       type_(make_file_type(info.type, static_cast<size_t>(info.bytes))),
       transfer_(std::move(transfer)),
+      host_(host),
       seed_(checksum_seed(name)) {}
 
 int64_t DatasetWriter::element_bytes() const {
@@ -43,7 +44,8 @@ void DatasetWriter::transfer(const SlabSelection& selection, const void* data) {
 void DatasetWriter::write(const Shape& offset, const Shape& extent, const void* data,
                           int64_t piece) {
   const SlabPiece part = cut_piece(offset, extent, element_bytes(), options_.piece_bytes, piece);
-  const void* from = static_cast<const char*>(data) + part.byte_offset;
+  const void* from = host_.fetch(static_cast<const char*>(data) + part.byte_offset,
+                                 shape_bytes(part.extent, element_bytes()));
   add_to_sum(part, from);
   write_unsummed(part, from);
 }

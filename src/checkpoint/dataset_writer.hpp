@@ -2,6 +2,7 @@
 // Private to this room: one dataset of a file while slabs of it are written.
 #pragma once
 
+#include "checkpoint/host_pieces.hpp"
 #include "checkpoint/slab.hpp"
 #include "checkpoint/tensor_file.hpp"
 
@@ -11,13 +12,14 @@ class DatasetWriter {
  public:
   /// All arguments must outlive it. Throws DataError, as write() does.
   DatasetWriter(hid_t file, const std::string& path, const std::string& name,
-                const DatasetInfo& info, const FileOptions& options, H5Properties transfer);
+                const DatasetInfo& info, const FileOptions& options, H5Properties transfer,
+                HostPieces& host);
 
   int64_t pieces(const Shape& extent) const;
-  /// One piece of a slab, summed just before it is written, while it is on its way through the
-  /// cache.
+  /// One piece of a slab, on the host or on a device, summed just before it is written, while it is
+  /// on its way through the cache.
   void write(const Shape& offset, const Shape& extent, const void* data, int64_t piece);
-  /// The two halves of write(), for data that another rank writes.
+  /// The two halves of write(), for data that another rank writes; in host memory.
   void add_to_sum(const SlabPiece& piece, const void* data);
   void write_unsummed(const SlabPiece& piece, const void* data);
   /// A rank's part in a collective transfer to which it brings nothing.
@@ -35,6 +37,7 @@ class DatasetWriter {
   H5Dataset dataset_;
   H5Type type_;
   H5Properties transfer_;
+  HostPieces& host_;
   uint64_t seed_ = 0, sum_ = 0;
 };
 

@@ -127,22 +127,32 @@ class GatheredWrite {
   const AllSlabs all_;
   const int64_t element_bytes_, row_bytes_, band_rows_;
   std::vector<Arrival> arrivals_;
+  HostPieces host_;
   std::vector<char> received_, whole_;
 };
 
 std::vector<OutPiece> GatheredWrite::parts_to_send(int64_t round) {
-  std::vector<OutPiece> send;
+  std::vector<BandPart> parts;
+  std::vector<int> ranks;
+  std::vector<HostPieces::Piece> data;
   for (int r = 0; r < comm_.size(); ++r)
     for (const TensorSlab* slab : own_) {
       const BandPart part = cut_by_band(slab->offset, slab->extent, band(round, r), element_bytes_);
       if (part.bytes == 0) continue;
-      const char* data = static_cast<const char*>(slab->data) + part.byte_offset;
-      out_.add_to_sum({part.offset, part.extent, part.byte_offset}, data);
-      if (r == comm_.rank())
-        arrivals_.push_back({part, data});
-      else
-        send.push_back({data, part.bytes, r});
+      parts.push_back(part);
+      ranks.push_back(r);
+      data.push_back({static_cast<const char*>(slab->data) + part.byte_offset, part.bytes});
     }
+  host_.fetch(data);
+  std::vector<OutPiece> send;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto* from = static_cast<const char*>(data[i].data);
+    out_.add_to_sum({parts[i].offset, parts[i].extent, parts[i].byte_offset}, from);
+    if (ranks[i] == comm_.rank())
+      arrivals_.push_back({parts[i], from});
+    else
+      send.push_back({from, parts[i].bytes, ranks[i]});
+  }
   return send;
 }
 

@@ -6,11 +6,10 @@
 
 namespace espalier {
 
-template <class Real>
 void write_gradient_dump(const std::string& path, const Comm* ranks,
-                         const std::vector<TensorRow>& rows, const TensorSlabs& parameters,
-                         const TensorSlabs& gradients, const DumpTokens& tokens,
-                         const Config& config, const DumpInfo& info) {
+                         const std::vector<TensorRow>& rows, const StateTypes& types,
+                         const TensorSlabs& parameters, const TensorSlabs& gradients,
+                         const DumpTokens& tokens, const Config& config, const DumpInfo& info) {
   TensorFileWriter file(path, ranks);
   file.set_attribute("", "format", kGradientDumpFormat);
   file.set_attribute("", "format_version", kGradientDumpVersion);
@@ -23,18 +22,9 @@ void write_gradient_dump(const std::string& path, const Comm* ranks,
   file.write_tensor("tokens/positions", shape, tokens.positions);
   file.write_tensor("tokens/document_start", shape, tokens.document_start);
   file.write_tensor("loss", {}, &info.loss);
-  write_rows<Real>(file, "parameters", rows, parameters);
-  write_rows<Real>(file, "gradients", rows, gradients);
+  write_rows(file, "parameters", rows, types.parameters, parameters);
+  write_rows(file, "gradients", rows, types.moments, gradients);
   file.close();
 }
-
-template void write_gradient_dump<float>(const std::string&, const Comm*,
-                                         const std::vector<TensorRow>&, const TensorSlabs&,
-                                         const TensorSlabs&, const DumpTokens&, const Config&,
-                                         const DumpInfo&);
-template void write_gradient_dump<double>(const std::string&, const Comm*,
-                                          const std::vector<TensorRow>&, const TensorSlabs&,
-                                          const TensorSlabs&, const DumpTokens&, const Config&,
-                                          const DumpInfo&);
 
 }  // namespace espalier

@@ -28,15 +28,13 @@ struct DumpInfo {
 };
 
 /// Each rank writes its slabs of `parameters` and `gradients`; the gradients are those of
-/// `info.loss`.
+/// `info.loss`, and have the type of the moments.
 ///
 /// Collective  over `ranks` (null: this process alone)
-/// Instances   Real in {float, double}
-template <class Real>
 void write_gradient_dump(const std::string& path, const Comm* ranks,
-                         const std::vector<TensorRow>& rows, const TensorSlabs& parameters,
-                         const TensorSlabs& gradients, const DumpTokens& tokens,
-                         const Config& config, const DumpInfo& info);
+                         const std::vector<TensorRow>& rows, const StateTypes& types,
+                         const TensorSlabs& parameters, const TensorSlabs& gradients,
+                         const DumpTokens& tokens, const Config& config, const DumpInfo& info);
 
 constexpr const char* kGradientDumpFormat = "espalier gradient dump";
 constexpr int64_t kGradientDumpVersion = 2;  // 1 had no checksums

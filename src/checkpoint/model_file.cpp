@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <set>
 
+#include "checkpoint/host_pieces.hpp"
 #include "checkpoint/slab.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "grid/comm.hpp"
+#include "tensor/types.hpp"
 
 namespace espalier {
 
@@ -25,6 +27,11 @@ std::string hash_deck(const std::string& deck) {
   return fmt::format("{:016x}", hash_name(deck));
 }
 
+// A bf16 is an fp32 whose lower half is zero.
+bool is_readable_as(StoredType found, StoredType wanted) {
+  return found == wanted || (found == StoredType::bf16 && wanted == StoredType::fp32);
+}
+
 std::vector<std::string> compare_rows(const TensorFileReader& file, const std::string& group,
                                       const std::vector<TensorRow>& rows, StoredType type) {
   std::vector<std::string> faults;
@@ -36,7 +43,7 @@ std::vector<std::string> compare_rows(const TensorFileReader& file, const std::s
     if (found == file.datasets().end())
       faults.push_back(fmt::format("{}: missing, expected {} {}", row.name, stored_type_name(type),
                                    shape_text(row.shape)));
-    else if (found->second.type != type || found->second.shape != row.shape)
+    else if (!is_readable_as(found->second.type, type) || found->second.shape != row.shape)
       faults.push_back(fmt::format("{}: expected {} {}, found {} {}", row.name,
                                    stored_type_name(type), shape_text(row.shape),
                                    stored_type_name(found->second.type),
@@ -48,6 +55,22 @@ std::vector<std::string> compare_rows(const TensorFileReader& file, const std::s
       faults.push_back(fmt::format("{}: extra, found {} {}", name.substr(prefix.size()),
                                    stored_type_name(info.type), shape_text(info.shape)));
   return faults;
+}
+
+// `to` may lie on a device.
+template <class Real>
+void widen(const std::vector<uint16_t>& narrow, Real* to) {
+  constexpr int64_t kPiece = int64_t{1} << 18;  // elements
+  const auto size = static_cast<int64_t>(narrow.size());
+  HostPieces host;
+  for (int64_t first = 0; first < size; first += kPiece) {
+    const int64_t count = std::min(kPiece, size - first);
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(Real));
+    Real* room = static_cast<Real*>(host.room_for(to + first, bytes));
+    for (int64_t i = 0; i < count; ++i)
+      room[i] = Real(bits_float(uint32_t{narrow[static_cast<size_t>(first + i)]} << 16));
+    host.store(to + first, bytes);
+  }
 }
 
 ModelInfo read_info(TensorFileReader& file) {
@@ -97,13 +120,15 @@ template <class Real>
 TensorSlabs whole_slabs(const std::vector<TensorRow>& rows, const Real* flat) {
   TensorSlabs slabs;
   for (const TensorRow& row : rows)
-    slabs.push_back({row.name, Shape(row.shape.size(), 0), row.shape, flat + row.offset});
+    slabs.push_back({row.name, Shape(row.shape.size(), 0), row.shape, flat + row.offset,
+                     StoredTypeOf<Real>::kType});
   return slabs;
 }
 
 template <class Real>
 TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
                         Indexing indexing, const Real* buffer, Holders holders) {
+  constexpr StoredType kType = StoredTypeOf<Real>::kType;
   TensorSlabs slabs;
   for (const ParameterSpec& p : table.parameters)
     for (const OwnedRange& range : owned) {
@@ -119,9 +144,10 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
       for (const ShardPiece& piece : p.pieces) {
         if (!piece.counts && holders == Holders::one) continue;
         if (p.shape.size() == 1) {
-          slabs.push_back({p.name, {piece.global_first}, {piece.count}, data + piece.local_first});
+          slabs.push_back(
+              {p.name, {piece.global_first}, {piece.count}, data + piece.local_first, kType});
         } else if (p.split == Split::columns) {
-          slabs.push_back({p.name, {row, piece.global_first}, {rows, piece.count}, data});
+          slabs.push_back({p.name, {row, piece.global_first}, {rows, piece.count}, data, kType});
         } else {
           const int64_t begin = std::max(row, piece.local_first);
           const int64_t end = std::min(row + rows, piece.local_first + piece.count);
@@ -129,19 +155,18 @@ TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRang
             slabs.push_back({p.name,
                              {piece.global_first + begin - piece.local_first, 0},
                              {end - begin, columns},
-                             data + (begin - row) * columns});
+                             data + (begin - row) * columns,
+                             kType});
         }
       }
     }
   return slabs;
 }
 
-template <class Real>
 void write_rows(TensorFileWriter& file, const std::string& group,
-                const std::vector<TensorRow>& rows, const TensorSlabs& slabs) {
+                const std::vector<TensorRow>& rows, StoredType type, const TensorSlabs& slabs) {
   // All headers first: they lie together at the front, which makes opening the file cheap.
-  for (const TensorRow& row : rows)
-    file.create_dataset(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType);
+  for (const TensorRow& row : rows) file.create_dataset(group + "/" + row.name, row.shape, type);
   file.write_slabs(group, slabs);
 }
 
@@ -153,14 +178,20 @@ void read_rows(TensorFileReader& file, const std::string& group, const std::vect
   if (!faults.empty())
     throw DataError(fmt::format("{}: {} of the tensors in {} do not fit the model of this deck:{}",
                                 file.path(), faults.size(), group, list_faults(faults)));
-  for (const TensorRow& row : rows)
-    file.read_whole(group + "/" + row.name, row.shape, StoredTypeOf<Real>::kType,
-                    flat + row.offset);
+  for (const TensorRow& row : rows) {
+    const std::string name = group + "/" + row.name;
+    const StoredType type = file.info(name).type;
+    std::vector<uint16_t> narrow;
+    const bool is_same = type == StoredTypeOf<Real>::kType;
+    if (!is_same) narrow.resize(static_cast<size_t>(shape_bytes(row.shape, 1)));
+    void* to = is_same ? static_cast<void*>(flat + row.offset) : narrow.data();
+    file.read_whole(name, row.shape, type, to);
+    if (!is_same) widen(narrow, flat + row.offset);
+  }
 }
 
-template <class Real>
 void write_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
-                 const TensorSlabs& slabs, const ModelInfo& info) {
+                 StoredType type, const TensorSlabs& slabs, const ModelInfo& info) {
   TensorFileWriter file(path, ranks);
   file.set_attribute("", "format", kFormat);
   file.set_attribute("", "format_version", kFormatVersion);
@@ -170,7 +201,7 @@ void write_model(const std::string& path, const Comm* ranks, const std::vector<T
   file.set_attribute("", "seed", info.seed);
   file.set_attribute("", "config_hash", hash_deck(info.deck));
   file.write_text("deck", info.deck);
-  write_rows<Real>(file, kParameters, rows, slabs);
+  write_rows(file, kParameters, rows, type, slabs);
   file.close();
 }
 
@@ -188,17 +219,15 @@ ModelInfo read_model_info(const std::string& path, const Comm* ranks) {
   return read_info(file);
 }
 
-#define ESPALIER_INSTANTIATE(Real)                                                                \
-  template TensorSlabs whole_slabs(const std::vector<TensorRow>&, const Real*);                   \
-  template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&,         \
-                                   Indexing, const Real*, Holders);                               \
-  template void write_rows<Real>(TensorFileWriter&, const std::string&,                           \
-                                 const std::vector<TensorRow>&, const TensorSlabs&);              \
-  template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&,   \
-                          Real*);                                                                 \
-  template void write_model<Real>(const std::string&, const Comm*, const std::vector<TensorRow>&, \
-                                  const TensorSlabs&, const ModelInfo&);                          \
-  template ModelInfo read_model(const std::string&, const Comm*, const std::vector<TensorRow>&,   \
+template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&, Indexing,
+                                 const bf16*, Holders);
+#define ESPALIER_INSTANTIATE(Real)                                                              \
+  template TensorSlabs whole_slabs(const std::vector<TensorRow>&, const Real*);                 \
+  template TensorSlabs owned_slabs(const ParameterTable&, const std::vector<OwnedRange>&,       \
+                                   Indexing, const Real*, Holders);                             \
+  template void read_rows(TensorFileReader&, const std::string&, const std::vector<TensorRow>&, \
+                          Real*);                                                               \
+  template ModelInfo read_model(const std::string&, const Comm*, const std::vector<TensorRow>&, \
                                 Real*);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

@@ -25,6 +25,7 @@ enum class Holders { one, all };
 
 /// Where what a rank owns stands in the logical tensors: `buffer` is the flat or the compact one.
 /// With Holders::one, over all ranks with a replica of their own, every element is there once.
+/// Instances   Real in {float, double, bf16}
 template <class Real>
 TensorSlabs owned_slabs(const ParameterTable& table, const std::vector<OwnedRange>& owned,
                         Indexing indexing, const Real* buffer, Holders holders = Holders::one);
@@ -46,14 +47,14 @@ struct ModelInfo {
 /// Writes parameters/<name> for every row, each rank its slabs (host memory).
 ///
 /// Collective  over `ranks` (null: this process alone); rows are the same on all ranks
-/// Instances   Real in {float, double}, the type of the slabs' data
+/// `type`      of the slabs' data: fp32, fp64 or bf16
 /// Errors      DataError; the old file of that name stays until the new one is whole
-template <class Real>
 void write_model(const std::string& path, const Comm* ranks, const std::vector<TensorRow>& rows,
-                 const TensorSlabs& slabs, const ModelInfo& info);
+                 StoredType type, const TensorSlabs& slabs, const ModelInfo& info);
 
-/// Reads all rows into `flat` on every rank.
+/// Reads all rows into `flat` on every rank. bf16 widens to fp32, exactly.
 ///
+/// Instances   Real in {float, double}
 /// Errors      DataError that lists every missing, extra and mismatching tensor at once; nothing is
 ///             written to `flat` then
 template <class Real>
@@ -64,9 +65,8 @@ ModelInfo read_model(const std::string& path, const Comm* ranks, const std::vect
 ModelInfo read_model_info(const std::string& path, const Comm* ranks);
 
 /// For other files with the same tensors, such as the gradient dump: writes GROUP/<name> ...
-template <class Real>
 void write_rows(TensorFileWriter& file, const std::string& group,
-                const std::vector<TensorRow>& rows, const TensorSlabs& slabs);
+                const std::vector<TensorRow>& rows, StoredType type, const TensorSlabs& slabs);
 
 /// ... and reads them, after checking that GROUP holds exactly these rows.
 template <class Real>

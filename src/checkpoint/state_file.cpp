@@ -18,25 +18,27 @@ namespace {
 struct PlacedTensor {
   std::string name;
   Shape shape;
+  StoredType type = StoredType::fp32;
   int64_t file = 0;
+  int64_t bytes() const { return shape_bytes(shape, stored_type_bytes(type)); }
 };
 
 // Runs of neighbouring tensors with about the same number of bytes a file.
 std::vector<PlacedTensor> place_tensors(const StateLayout& layout) {
   std::vector<PlacedTensor> placed;
-  const int64_t element = stored_type_bytes(layout.type);
   int64_t total = 0;
   for (const char* group : kTensorGroups)
     for (const TensorRow& row : layout.tensors) {
-      placed.push_back({std::string(group) + "/" + row.name, row.shape});
-      total += shape_bytes(row.shape, element);
+      placed.push_back(
+          {std::string(group) + "/" + row.name, row.shape, type_in_group(layout.types, group)});
+      total += placed.back().bytes();
     }
   int64_t before = 0;
   for (PlacedTensor& tensor : placed) {
     tensor.file = std::min(layout.files - 1,
                            static_cast<int64_t>(static_cast<__int128>(before) * layout.files /
                                                 std::max<int64_t>(1, total)));
-    before += shape_bytes(tensor.shape, element);
+    before += tensor.bytes();
   }
   return placed;
 }
@@ -70,7 +72,7 @@ void write_file(const std::string& path, int64_t index, const Comm* ranks,
   std::set<std::string> names;
   for (const PlacedTensor& tensor : tensors) {
     if (tensor.file != index) continue;
-    file.create_dataset(tensor.name, tensor.shape, layout.type);
+    file.create_dataset(tensor.name, tensor.shape, tensor.type);
     names.insert(tensor.name);
   }
   TensorSlabs own;

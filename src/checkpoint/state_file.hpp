@@ -43,8 +43,8 @@ struct RunHistory {
 
 /// Which tensors a state has, and how they are stored.
 struct StateLayout {
-  std::vector<TensorRow> tensors;      // parameters, the whole model in global shapes
-  StoredType type = StoredType::fp32;  // fp32 or fp64
+  std::vector<TensorRow> tensors;  // parameters, the whole model in global shapes
+  StateTypes types = {};
   int64_t files = 1;
   FileOptions options = {};
 };
@@ -75,11 +75,12 @@ class StateReader {
 
   const TrainingProgress& progress() const { return progress_; }
   const RunHistory& history() const { return history_; }
-  /// Of all tensors: fp32 or fp64.
-  StoredType type() const { return type_; }
-  /// Throws a DeckError unless the files hold exactly these parameters with their moments.
-  void require(const std::vector<TensorRow>& tensors, StoredType type) const;
-  /// Reads this rank's parts, each from where it stands, no more.
+  const StateTypes& types() const { return types_; }
+  /// Throws a DeckError unless the files hold exactly these parameters with their moments, the
+  /// moments as `moments`; parameters beside fp32 moments may be fp32 or bf16.
+  void require(const std::vector<TensorRow>& tensors, StoredType moments) const;
+  /// Reads this rank's parts, each from where it stands, no more. Parameters in fp32 are rounded to
+  /// nearest for a target in bf16, and bf16 is widened for one in fp32.
   void read(const TensorTargets& targets);
   /// Compares what is in memory with the checksums of the files: `own` are slabs of all tensors
   /// that hold every element once over all ranks. Names every tensor that is damaged.
@@ -106,7 +107,7 @@ class StateReader {
   std::vector<std::unique_ptr<TensorFileReader>> files_;
   TrainingProgress progress_;
   RunHistory history_;
-  StoredType type_ = StoredType::other;
+  StateTypes types_ = {StoredType::other, StoredType::other};
 };
 
 }  // namespace espalier

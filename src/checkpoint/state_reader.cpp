@@ -5,10 +5,12 @@
 #include <map>
 #include <set>
 
+#include "checkpoint/host_pieces.hpp"
 #include "checkpoint/ranks.hpp"
 #include "checkpoint/state_schema.hpp"
 #include "core/error.hpp"
 #include "grid/comm.hpp"
+#include "tensor/types.hpp"
 
 namespace espalier {
 
@@ -130,25 +132,36 @@ void StateReader::check_datasets() {
       if (!seen.insert(name).second)
         refuse(file->path(), name + " stands in another file of this checkpoint as well");
       if (!info.checksum) refuse(file->path(), name + " has no checksum");
-      const bool is_tensor = std::any_of(
+      const auto group = std::find_if(
           std::begin(kTensorGroups), std::end(kTensorGroups),
-          [&, n = &name](const char* group) { return starts_with(*n, std::string(group) + "/"); });
-      if (!is_tensor) {
+          [&, n = &name](const char* g) { return starts_with(*n, std::string(g) + "/"); });
+      if (group == std::end(kTensorGroups)) {
         if (!is_history(name)) refuse(file->path(), name + " is no part of a checkpoint");
         continue;
       }
-      if (info.type != StoredType::fp32 && info.type != StoredType::fp64)
-        refuse(file->path(), fmt::format("{} is stored as {}, expected fp32 or fp64", name,
-                                         stored_type_name(info.type)));
+      const bool is_parameter = *group == kTensorGroups[0];
+      if (info.type != StoredType::fp32 && info.type != StoredType::fp64 &&
+          !(is_parameter && info.type == StoredType::bf16))
+        refuse(file->path(),
+               fmt::format("{} is stored as {}, expected fp32 or fp64{}", name,
+                           stored_type_name(info.type), is_parameter ? " or bf16" : ""));
       if (info.shape.empty() || info.shape.size() > 2)
         refuse(file->path(), fmt::format("{} has the shape {}, expected one or two dimensions",
                                          name, shape_text(info.shape)));
-      if (type_ == StoredType::other) type_ = info.type;
-      if (info.type != type_)
-        refuse(file->path(), fmt::format("{} is stored as {}, other tensors as {}", name,
-                                         stored_type_name(info.type), stored_type_name(type_)));
+      StoredType& type = is_parameter ? types_.parameters : types_.moments;
+      if (type == StoredType::other) type = info.type;
+      if (info.type != type)
+        refuse(file->path(),
+               fmt::format("{} is stored as {}, other {} as {}", name, stored_type_name(info.type),
+                           is_parameter ? "parameters" : "moments", stored_type_name(type)));
     }
-  if (type_ == StoredType::other) refuse(files_.front()->path(), "holds no tensors");
+  const std::string& path = files_.front()->path();
+  if (types_.parameters == StoredType::other) refuse(path, "holds no tensors");
+  if (types_.moments != StoredType::other && types_.parameters != types_.moments &&
+      !(types_.parameters == StoredType::bf16 && types_.moments == StoredType::fp32))
+    refuse(path,
+           fmt::format("its parameters are stored as {}, its moments as {}, which cannot be",
+                       stored_type_name(types_.parameters), stored_type_name(types_.moments)));
 }
 
 // Each parameter has both of its moments, in its shape, and there are no others.
@@ -207,13 +220,18 @@ void StateReader::read_history() {
   }
 }
 
-void StateReader::require(const std::vector<TensorRow>& tensors, StoredType type) const {
+void StateReader::require(const std::vector<TensorRow>& tensors, StoredType moments) const {
   std::vector<std::string> faults;
   std::set<std::string> expected;
   for (const char* group : kTensorGroups)
     for (const TensorRow& row : tensors) {
       const std::string name = std::string(group) + "/" + row.name;
       expected.insert(name);
+      const bool is_parameter = group == kTensorGroups[0];
+      const StoredType type =
+          is_parameter && moments == StoredType::fp32 && types_.parameters == StoredType::bf16
+              ? StoredType::bf16
+              : moments;
       const auto file = std::find_if(files_.begin(), files_.end(),
                                      [&](const auto& f) { return f->contains(name); });
       if (file == files_.end()) {
@@ -239,10 +257,52 @@ void StateReader::require(const std::vector<TensorRow>& tensors, StoredType type
         folder_, faults.size(), list_faults(faults)));
 }
 
+namespace {
+
+// Rows at a time through a buffer, whose type the file has.
+template <class From, class To>
+void read_converted(TensorFileReader& file, const TensorTarget& t) {
+  constexpr int64_t kBufferBytes = int64_t{1} << 20;
+  const Shape one_row = [&] {
+    Shape s = t.extent;
+    s.front() = 1;
+    return s;
+  }();
+  const int64_t row = shape_bytes(one_row, 1);
+  const int64_t rows = std::max<int64_t>(
+      1, kBufferBytes / std::max<int64_t>(1, row * static_cast<int64_t>(sizeof(From))));
+  std::vector<From> buffer;
+  HostPieces host;
+  To* to = static_cast<To*>(t.data);
+  for (int64_t first = 0; first < t.extent.front(); first += rows) {
+    Shape offset = t.offset, extent = t.extent;
+    offset.front() += first;
+    extent.front() = std::min(rows, t.extent.front() - first);
+    buffer.resize(static_cast<size_t>(extent.front() * row));
+    file.read_slab(t.name, StoredTypeOf<From>::kType, offset, extent, buffer.data());
+    const auto count = static_cast<int64_t>(buffer.size());
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(To));
+    To* room = static_cast<To*>(host.room_for(to, bytes));
+    for (const From x : buffer) *room++ = To(static_cast<float>(x));
+    host.store(to, bytes);
+    to += count;
+  }
+}
+
+}  // namespace
+
 void StateReader::read(const TensorTargets& targets) {
   for (const auto& file : files_)
-    for (const TensorTarget& t : targets)
-      if (file->contains(t.name)) file->read_slab(t.name, type_, t.offset, t.extent, t.data);
+    for (const TensorTarget& t : targets) {
+      if (!file->contains(t.name)) continue;
+      const StoredType stored = file->info(t.name).type;
+      if (stored == StoredType::bf16 && t.type == StoredType::fp32)
+        read_converted<bf16, float>(*file, t);
+      else if (stored == StoredType::fp32 && t.type == StoredType::bf16)
+        read_converted<float, bf16>(*file, t);
+      else
+        file->read_slab(t.name, t.type, t.offset, t.extent, t.data);
+    }
 }
 
 }  // namespace espalier

@@ -14,6 +14,10 @@ constexpr int64_t kStateVersion = 1;
 constexpr const char* kHistoryGroup = "history";
 constexpr const char* kTensorGroups[] = {kParameterGroup, kFirstMomentGroup, kSecondMomentGroup};
 
+inline StoredType type_in_group(const StateTypes& types, const std::string& group) {
+  return group == kParameterGroup ? types.parameters : types.moments;
+}
+
 inline bool starts_with(const std::string& text, const std::string& start) {
   return text.compare(0, start.size(), start) == 0;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/model_file.hpp"
+#include "device/buffer.hpp"
 
 namespace espalier {
 
@@ -17,6 +18,7 @@ struct TensorTarget {
   std::string name;
   Shape offset, extent;
   void* data = nullptr;
+  StoredType type = StoredType::fp32;  // of data
 };
 using TensorTargets = std::vector<TensorTarget>;
 
@@ -28,24 +30,25 @@ void add_group(TensorSlabs& slabs, const std::string& group);
 
 /// Share `part` of `parts` of what several ranks hold alike, cut at rows, by bytes as even as rows
 /// allow: together the shares are the slabs, and none overlaps another.
-TensorSlabs share_of_slabs(const TensorSlabs& slabs, int64_t element_bytes, int64_t part,
-                           int64_t parts);
+TensorSlabs share_of_slabs(const TensorSlabs& slabs, int64_t part, int64_t parts);
 
-int64_t slab_bytes(const TensorSlabs& slabs, int64_t element_bytes);
+int64_t slab_bytes(const TensorSlabs& slabs);
 
 /// The sum of the file's checksum over these slabs, by tensor.
-std::map<std::string, uint64_t> sum_slabs(const TensorSlabs& slabs, int64_t element_bytes);
+std::map<std::string, uint64_t> sum_slabs(const TensorSlabs& slabs);
 
 /// A copy of slabs in host memory: the state of one step, while training goes on. The memory is
 /// taken once and kept for the next one.
 class SlabSnapshot {
  public:
-  /// Copies. The slabs point into the snapshot afterwards, until the next take().
-  const TensorSlabs& take(const TensorSlabs& slabs, int64_t element_bytes);
-  int64_t bytes() const { return static_cast<int64_t>(memory_.size()); }
+  /// Copies, from a device at the rate of its bus, and returns when it is done: from then on
+  /// training may change the state. The slabs point into the snapshot afterwards, until the next
+  /// take().
+  const TensorSlabs& take(const TensorSlabs& slabs);
+  int64_t bytes() const { return memory_.size(); }
 
  private:
-  std::vector<char> memory_;
+  PinnedBuffer<char> memory_;
   TensorSlabs copies_;
 };
 

@@ -79,7 +79,7 @@ void StateReader::require_intact(const TensorSlabs& own, const Comm& ranks) cons
         file.push_back(f.get());
         names.push_back(name);
       }
-  const std::map<std::string, uint64_t> sums = sum_slabs(own, stored_type_bytes(type_));
+  const std::map<std::string, uint64_t> sums = sum_slabs(own);
   std::vector<uint64_t> found(names.size(), 0);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto at = sums.find(names[i]);

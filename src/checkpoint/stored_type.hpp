@@ -21,6 +21,12 @@ StoredType stored_type(ElementType type);
 /// Bytes of one element; 0 for text and other, whose size stands in the file.
 int64_t stored_type_bytes(StoredType type);
 
+/// Of the two kinds of tensors of a training state. Moments are fp32 or fp64; parameters the same,
+/// or bf16 beside fp32 moments.
+struct StateTypes {
+  StoredType parameters = StoredType::fp32, moments = StoredType::fp32;
+};
+
 using Shape = std::vector<int64_t>;
 
 /// "[3, 4]"; "a scalar" for no dimensions.
@@ -30,12 +36,18 @@ std::string shape_text(const Shape& shape);
 /// exceeds int64.
 int64_t shape_bytes(const Shape& shape, int64_t element_bytes);
 
+struct bf16;  // tensor/types.hpp
+
 /// The stored type of a C++ element type.
 template <class T>
 struct StoredTypeOf;
 template <>
 struct StoredTypeOf<float> {
   static constexpr StoredType kType = StoredType::fp32;
+};
+template <>
+struct StoredTypeOf<bf16> {
+  static constexpr StoredType kType = StoredType::bf16;
 };
 template <>
 struct StoredTypeOf<double> {

@@ -41,11 +41,13 @@ struct FileOptions {
   bool checksums = true;  ///< false only for benchmarks
 };
 
-/// A part of a logical tensor that this rank holds: a hyperslab, contiguous in memory.
+/// A part of a logical tensor that this rank holds: a hyperslab, contiguous in memory, of the host
+/// or of a device.
 struct TensorSlab {
   std::string name;
   Shape offset, extent;
   const void* data = nullptr;
+  StoredType type = StoredType::fp32;  // of data
 };
 using TensorSlabs = std::vector<TensorSlab>;
 
@@ -57,7 +59,8 @@ constexpr const char* kChecksum = "checksum";
 /// close() has found it whole on every rank: until then it is PATH.part.
 ///
 /// Collective  over `ranks`, every method, with the same arguments on every rank but for slabs and
-///             data. Data is host memory, row-major.
+///             data. Data is row-major, in the memory of the host or of a device, from which it
+///             comes piece by piece
 /// Errors      DataError with file, dataset and HDF5's words
 class TensorFileWriter {
  public:
@@ -164,7 +167,7 @@ class TensorFileReader {
   void require(const std::string& name, const Shape& shape, StoredType type) const;
 
   /// This rank's slab; `data` takes product(extent) elements of type `type`, which must be the
-  /// dataset's. An extent of 0 reads nothing.
+  /// dataset's, in the memory of the host or of a device. An extent of 0 reads nothing.
   void read_slab(const std::string& name, StoredType type, const Shape& offset, const Shape& extent,
                  void* data, Count count = Count::copy);
   /// Whether the dataset carries a checksum. Espalier's do; those of other programs may not, and

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of tensor files: opens, indexes, and hands out slabs of what passed the checks.
+#include <algorithm>
+
+#include "checkpoint/host_pieces.hpp"
 #include "checkpoint/ranks.hpp"
 #include "checkpoint/slab.hpp"
 #include "checkpoint/tensor_file.hpp"
@@ -12,6 +15,8 @@
 namespace espalier {
 
 namespace {
+
+constexpr int64_t kPieceBytes = int64_t{1} << 20;  // is summed while a cache holds it
 
 /// What this rank read of a dataset and counts.
 struct Counted {
@@ -26,12 +31,15 @@ struct TensorFileReader::State {
   H5File file;
   std::map<std::string, DatasetInfo> datasets;
   std::map<std::string, Counted> counted;
+  HostPieces host;
 
   State(const std::string& p, const Comm* comm) : path(p), ranks(comm) {}
 
   /// Returns the slab's part of the checksum if it counts, else 0.
   uint64_t read(const std::string& name, const Shape& offset, const Shape& extent, void* data,
-                Count count) const;
+                Count count);
+  /// From rank 0 to all.
+  void broadcast(void* data, int64_t bytes);
   void require_same_index() const;
 };
 
@@ -120,8 +128,7 @@ void TensorFileReader::require(const std::string& name, const Shape& shape, Stor
 }
 
 uint64_t TensorFileReader::State::read(const std::string& name, const Shape& offset,
-                                       const Shape& extent, void* data, Count count) const {
-  constexpr int64_t kPieceBytes = int64_t{1} << 20;  // is summed while a cache holds it
+                                       const Shape& extent, void* data, Count count) {
   const DatasetInfo& info = datasets.at(name);
   const bool is_text = info.type == StoredType::text;
   const int64_t element_bytes = is_text ? info.bytes : stored_type_bytes(info.type);
@@ -135,15 +142,32 @@ uint64_t TensorFileReader::State::read(const std::string& name, const Shape& off
   for (int64_t p = 0, n = piece_count(extent, element_bytes, kPieceBytes); p < n; ++p) {
     const SlabPiece piece = cut_piece(offset, extent, element_bytes, kPieceBytes, p);
     const SlabSelection selection = select_piece(path, name, info.shape, piece);
-    char* to = static_cast<char*>(data) + piece.byte_offset;
+    char* place = static_cast<char*>(data) + piece.byte_offset;
+    const int64_t bytes = shape_bytes(piece.extent, element_bytes);
+    void* to = host.room_for(place, bytes);
     checked(H5Dread(dataset.get(), type.get(), selection.memory.get(), selection.file.get(),
                     H5P_DEFAULT, to),
             path, name, "read the dataset");
+    host.store(place, bytes);
     if (count == Count::copy) continue;
     sum += is_text ? checksum_run(seed, 0, 0, to, info.bytes, 1)
                    : checksum_slab(seed, info.shape, piece.offset, piece.extent, to, element_bytes);
   }
   return sum;
+}
+
+void TensorFileReader::State::broadcast(void* data, int64_t bytes) {
+  if (ranks.size() == 1) return;
+  const bool is_mine = ranks.rank() == 0;
+  if (!device::is_device(data)) return ranks.broadcast(data, bytes);
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    char* place = static_cast<char*>(data) + at;
+    const int64_t size = std::min(kPieceBytes, bytes - at);
+    void* piece = host.room_for(place, size);
+    if (is_mine) host.fetch(place, size);
+    ranks.broadcast(piece, size);
+    if (!is_mine) host.store(place, size);
+  }
 }
 
 void TensorFileReader::read_slab(const std::string& name, StoredType type, const Shape& offset,
@@ -208,7 +232,7 @@ void TensorFileReader::read_whole(const std::string& name, const Shape& shape, S
       throw DataError(fmt::format("{}: {}; the file is damaged, use another", path(),
                                   DatasetDamage{name, *found.checksum, sum}.text()));
   });
-  state_->ranks.broadcast(data, found.bytes);
+  state_->broadcast(data, found.bytes);
 }
 
 std::string TensorFileReader::read_text(const std::string& name) {

@@ -37,6 +37,7 @@ struct TensorFileWriter::State {
   // Where the data of contiguous datasets ends, and what chunks take at most.
   int64_t data_end = 0, chunk_bytes = 0;
   bool is_reserved = true;
+  HostPieces host;
 
   State(const std::string& p, const Comm* comm, const FileOptions& o)
       : path(p), part(p + ".part"), ranks(comm), options(o) {}
@@ -146,7 +147,7 @@ void TensorFileWriter::State::write_slab(const std::string& name, const Shape& o
                                          const Shape& extent, const void* data) {
   keep_error([&] {
     DatasetWriter out(file.get(), path, name, find(name), options,
-                      ranks.transfer(Transfer::independent, path));
+                      ranks.transfer(Transfer::independent, path), host);
     for (int64_t p = 0, pieces = out.pieces(extent); p < pieces; ++p)
       out.write(offset, extent, data, p);
     if (options.checksums) sums.at(name) += out.sum();
@@ -156,7 +157,7 @@ void TensorFileWriter::State::write_slab(const std::string& name, const Shape& o
 void TensorFileWriter::State::write_together(const std::string& name, const SlabsOfOne& own,
                                              int64_t rounds) {
   DatasetWriter out(file.get(), path, name, find(name), options,
-                    ranks.transfer(Transfer::collective, path));
+                    ranks.transfer(Transfer::collective, path), host);
   int64_t round = 0;
   for (const TensorSlab* slab : own)
     for (int64_t p = 0, pieces = out.pieces(slab->extent); p < pieces; ++p, ++round)
@@ -169,7 +170,7 @@ void TensorFileWriter::State::write_by_rows(const std::string& name, const Slabs
                                             int64_t most_slabs) {
   const DatasetInfo& info = find(name);
   DatasetWriter out(file.get(), path, name, info, options,
-                    ranks.transfer(Transfer::independent, path));
+                    ranks.transfer(Transfer::independent, path), host);
   write_gathered(out, *ranks.comm(), info, own, most_slabs, options.piece_bytes,
                  [this](const std::function<void()>& write) { keep_error(write); });
   if (options.checksums) sums.at(name) += out.sum();
@@ -194,8 +195,10 @@ void TensorFileWriter::write_slabs(const std::string& group, const TensorSlabs& 
     by_name[d->first];
   for (const TensorSlab& slab : own) {
     const std::string name = prefix + slab.name;
-    const Shape& shape = s.find(name).shape;
+    const auto& [type, shape, bytes, checksum] = s.find(name);
     ESPALIER_REQUIRE(!shape.empty(), "{}: a scalar has no slabs", name);
+    ESPALIER_REQUIRE(slab.type == type, "{}: a slab in {} of a dataset in {}", name,
+                     stored_type_name(slab.type), stored_type_name(type));
     require_slab_inside(name, shape, slab.offset, slab.extent);
     by_name[name].push_back(&slab);
   }

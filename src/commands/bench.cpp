@@ -31,6 +31,21 @@ void print_parts(const StepTiming& t) {
   }
 }
 
+// Device time that belongs to no part. Kernels of one part that wait for each other's start count
+// as work of the part, so the true share is larger; with graphs nothing inside is timed.
+void print_idle(const StepTiming& t, const Config& config) {
+  if constexpr (!device::kPresent) return;
+  if (config.numerics.graphs) {
+    info(
+        "idle         not known: inside a graph nothing is timed; add --set numerics.graphs=false");
+    return;
+  }
+  double busy = 0.0;
+  for (const double seconds : t.parts) busy += seconds;
+  info("idle         {:.2f} % of the step lies between the parts' work on the device (graphs off)",
+       100.0 * std::max(0.0, 1.0 - busy / t.mean));
+}
+
 int bench_step(const BenchRequest& request) {
   const Launch started = launch(request.deck, request.overrides);
   const Blueprint& b = started.blueprint;
@@ -45,15 +60,24 @@ int bench_step(const BenchRequest& request) {
   info("step         {} (fastest {})", format_duration(t.seconds), format_duration(t.fastest));
   info("tokens/s     {:.0f}", tokens / t.seconds);
   info("achieved     {:.1f} GFLOP/s", flops / t.seconds * 1e-9);
-  info("gemm peak    {:.1f} GFLOP/s (2048 x 2048 x 2048 on the same ranks, best of this run)",
-       t.gemm_rate * 1e-9);
+  const int64_t extent = gemm_extent(2048);
+  info("gemm peak    {:.1f} GFLOP/s ({} x {} x {} on the same ranks, best of this run)",
+       t.gemm_rate * 1e-9, extent, extent, extent);
   info("share        {:.1f} % of the gemm peak", 100.0 * flops / t.seconds / t.gemm_rate);
+  if (const double peak = b.config.monitor.peak_gflops; peak > 0.0)
+    info("MFU          {:.2f} % of {:.0f} GFLOP/s a rank (monitor.peak_gflops)",
+         100.0 * flops / t.seconds / (peak * 1e9 * started.grid.world().size()), peak);
   info("products     {:.1f} GFLOP/s inside the matmul part",
        matmul / started.grid.world().size() / t.parts[static_cast<int>(Part::matmul)] * 1e-9);
   info("exposed      {:.2f} % of the step; {} sent a rank and step", 100.0 * t.exposed / t.seconds,
        format_bytes(static_cast<double>(t.bytes)));
   info("data wait    {:.2f} % of the step", 100.0 * t.data_wait / t.seconds);
-  info("peak memory  {}", format_bytes(static_cast<double>(peak_resident_bytes())));
+  print_idle(t, b.config);
+  info("peak memory  {}{}", format_bytes(static_cast<double>(peak_resident_bytes())),
+       device::kPresent
+           ? fmt::format(" on the host, {} on the device",
+                         format_bytes(static_cast<double>(device::peak_allocated_bytes())))
+           : std::string());
   info("time by part, rank 0, mean:");
   print_parts(t);
   return 0;
@@ -61,11 +85,13 @@ int bench_step(const BenchRequest& request) {
 
 int bench_gemm(const BenchRequest& request) {
   MpiSession& session = mpi_session();
+  compute_session().start({});
   GridConfig all;  // every rank on the data-parallel axis
   const Grid grid = Grid::create(session, all);
   info("gemm         {}", gemm_library());
   for (int64_t size = 256; size <= request.size; size *= 2) {
-    const double rate = gemm_rate_of_all(grid.world(), size, 0.5);
+    const double rate = gemm_rate_of_all(
+        grid.world(), device::kPresent ? ElementType::bf16 : ElementType::fp32, size, 0.5);
     info("  {:>5} x {:<5} x {:<5} {:>8.1f} GFLOP/s on {} ranks", size, size, size, rate * 1e-9,
          grid.world().size());
   }
@@ -150,6 +176,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_checkpoint(*verb, action);
   add_bench_corpus(*verb, action);
   add_bench_saving(*verb, action);
+  add_bench_kernels(*verb, action);
 }
 
 }  // namespace espalier

@@ -39,7 +39,7 @@ class Bench {
         steps_(launch),
         saver_(root_, world_, launch.blueprint.config.checkpoint,
                tensor_rows(make_parameter_table(launch.blueprint.config)),
-               stored_type(steps_.session().master_type()), mpi_session().allows_threads()) {
+               steps_.session().state_types(), mpi_session().allows_threads()) {
     if (!mpi_session().allows_threads())
       throw LaunchError(
           "this MPI library offers no MPI_THREAD_MULTIPLE: nothing can be saved "
@@ -103,8 +103,7 @@ class Bench {
   SaveRequest request(SaveMode mode) {
     SaveRequest r;
     r.slabs = steps_.session().state();
-    own_bytes_ =
-        slab_bytes(r.slabs, stored_type_bytes(stored_type(steps_.session().master_type())));
+    own_bytes_ = slab_bytes(r.slabs);
     r.mode = mode;
     r.manifest.step = r.progress.step = ++saved_;
     const auto rows = static_cast<size_t>(saved_);

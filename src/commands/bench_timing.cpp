@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "tensor/gemm.hpp"
 #include "tensor/profile.hpp"
@@ -14,9 +15,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double gemm_rate_of_all(const Comm& world, int64_t size, double seconds) {
+double gemm_rate_of_all(const Comm& world, ElementType type, int64_t size, double seconds) {
   world.barrier();
-  double rate = measure_gemm_rate(size, seconds);
+  double rate = measure_gemm_rate(type, size, seconds);
   world.all_reduce(&rate, 1, ReduceOp::sum);
   return rate;
 }
@@ -32,11 +33,14 @@ StepBench::StepBench(const Launch& launch)
 double StepBench::step() {
   const Comm& world = launch_.grid.world();
   for (const Comm* axis : launch_.grid.comms()) axis->take_stats();
+  Profile::instance().collect();  // or what a step left uncollected would count with this one
   Profile::instance().reset();
   world.barrier();
   world.take_stats();
   const double start = monotonic_seconds();
   session_->step(prefetcher_->next(), launch_.blueprint.config.optimizer.learning_rate);
+  // The host does not wait for the optimizer by itself.
+  device::Stream::compute().synchronize();
   return monotonic_seconds() - start;
 }
 
@@ -47,7 +51,10 @@ StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
   std::vector<double> seconds;
   for (int64_t step = 0; step < request.warmup + request.steps; ++step) {
     const bool counted = step >= request.warmup;
-    if (counted) timing.gemm_rate = std::max(timing.gemm_rate, gemm_rate_of_all(world, 2048, 0.4));
+    if (counted)
+      timing.gemm_rate = std::max(
+          timing.gemm_rate, gemm_rate_of_all(world, launch.blueprint.config.numerics.compute_type,
+                                             gemm_extent(2048), 0.4));
     const double waited = bench.prefetcher().wait_seconds();
     double took = bench.step();
     if (!counted) continue;
@@ -58,12 +65,15 @@ StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
     }
     timing.data_wait +=
         (bench.prefetcher().wait_seconds() - waited) / static_cast<double>(request.steps);
+    Profile::instance().collect();
     for (int p = 0; p < kPartCount; ++p)
       timing.parts[p] += Profile::instance().all()[p] / static_cast<double>(request.steps);
     world.all_reduce(&took, 1, ReduceOp::max);
     seconds.push_back(took);
   }
   timing.seconds = median(seconds);
+  timing.mean =
+      std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
   timing.fastest = *std::min_element(seconds.begin(), seconds.end());
   return timing;
 }

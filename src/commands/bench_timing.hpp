@@ -17,9 +17,9 @@ struct BenchRequest {
   int64_t steps = 5, warmup = 1, size = 2048;
 };
 
-/// Medians over the counted steps, the slowest rank's where ranks differ.
+/// Medians (parts and `mean`: means) over the counted steps, the slowest rank's where ranks differ.
 struct StepTiming {
-  double seconds = 0.0, fastest = 0.0;
+  double seconds = 0.0, fastest = 0.0, mean = 0.0;
   double gemm_rate = 0.0;  // FLOP/s over all ranks, the best of those before the steps
   double exposed = 0.0;    // s a step
   double data_wait = 0.0;  // s a step
@@ -29,8 +29,20 @@ struct StepTiming {
 
 double median(std::vector<double> values);
 
+/// Extent of the product that shows a rate: on a device large enough to fill it, on an emulated one
+/// small enough to come to an end.
+#ifdef ESPALIER_EMULATED_DEVICE
+constexpr int64_t gemm_extent(int64_t) {
+  return 32;
+}
+#else
+constexpr int64_t gemm_extent(int64_t on_host) {
+  return device::kPresent ? 8192 : on_host;
+}
+#endif
+
 /// All ranks at once, so that they share the cores as a step does.
-double gemm_rate_of_all(const Comm& world, int64_t size, double seconds);
+double gemm_rate_of_all(const Comm& world, ElementType type, int64_t size, double seconds);
 
 /// A deck in training, of which single steps are timed. Collective over the grid.
 class StepBench {

@@ -25,10 +25,27 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
+std::string types_text(const Config& config) {
+  const std::string compute = element_name(config.numerics.compute_type);
+  if (config.numerics.compute_type == ElementType::bf16 && master_type(config) == ElementType::bf16)
+    return compute + ", bf16 master weights rounded stochastically";
+  return compute;
+}
+
 void print_memory_bill(const MemoryBill& bill) {
-  info("memory       {} a rank needed:", format_bytes(static_cast<double>(bill.total())));
-  for (const MemoryItem& item : bill.items)
-    info("               {:<26} {:>12}", item.name, format_bytes(static_cast<double>(item.bytes)));
+  const auto text = [](int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  const auto print_items = [&](MemorySpace space) {
+    for (const MemoryItem& item : bill.items)
+      if (item.space == space) info("               {:<26} {:>12}", item.name, text(item.bytes));
+  };
+  if (const int64_t device = bill.total(MemorySpace::device); device > 0) {
+    info("memory       {} of device memory a rank needed:", text(device));
+    print_items(MemorySpace::device);
+    info("host memory  {} a rank needed:", text(bill.total(MemorySpace::host)));
+  } else {
+    info("memory       {} a rank needed:", text(bill.total()));
+  }
+  print_items(MemorySpace::host);
 }
 
 void print_blueprint(const Blueprint& b) {
@@ -36,7 +53,7 @@ void print_blueprint(const Blueprint& b) {
   info("model        {} parameters ({}), {} layers x {}, {} heads ({} for keys), {}",
        format_count(static_cast<double>(b.parameters.parameter_count)),
        b.parameters.parameter_count, m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
-       element_name(b.config.numerics.compute_type));
+       types_text(b.config));
   info("batch        {} tokens a step; {} micro-batches on each of {} data-parallel ranks",
        b.tokens_per_step, b.micro_batches, b.data_parallel);
   info("work         {}FLOP a token ({} in products, {} in attention), {}FLOP a step",

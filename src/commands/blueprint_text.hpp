@@ -6,7 +6,10 @@
 
 namespace espalier {
 
-/// Prints the total of one rank and a line an item.
+/// "bf16", and what is unusual about the master weights.
+std::string types_text(const Config& config);
+
+/// Prints the total of one rank and a line an item, by memory where a device has its own.
 void print_memory_bill(const MemoryBill& bill);
 
 /// Prints model size, work and memory of one rank (espalier check, espalier plan).

@@ -54,12 +54,8 @@ int dump_gradients(const DebugRequest& request) {
   const auto rows = tensor_rows(make_parameter_table(config));
   const Comm* world = &started.grid.world();
   const TensorSlabs parameters = session->parameters(), gradients = session->last_gradients();
-  if (session->master_type() == ElementType::fp64)
-    write_gradient_dump<double>(request.out, world, rows, parameters, gradients, tokens, config,
-                                about);
-  else
-    write_gradient_dump<float>(request.out, world, rows, parameters, gradients, tokens, config,
-                               about);
+  write_gradient_dump(request.out, world, rows, session->state_types(), parameters, gradients,
+                      tokens, config, about);
   info("loss {:.9g} over {} tokens; wrote {}", loss.mean(), loss.batch.valid_tokens, request.out);
   return 0;
 }

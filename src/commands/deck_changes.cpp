@@ -11,8 +11,10 @@ namespace espalier {
 namespace {
 
 bool is_conduct(const std::string& key, const std::string& section, const Config& after) {
-  static const std::set<std::string> keys = {"run.directory", "run.time_limit",
-                                             "data.prefetch_steps", "data.workers", "data.verify"};
+  static const std::set<std::string> keys = {
+      "run.directory",      "run.time_limit",        "data.prefetch_steps",
+      "data.workers",       "data.verify",           "numerics.graphs",
+      "grid.share_devices", "grid.device_transport", "grid.staging_mib"};
   // The length of the run is only conduct where the learning rate does not look at it.
   if (key == "run.steps") return after.schedule.decay == DecayKind::constant;
   return section == "checkpoint" || section == "monitor" || keys.count(key) != 0;

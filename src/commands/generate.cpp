@@ -130,13 +130,15 @@ int generate(const GenerateRequest& request) {
        "grid.pipeline_schedule=1f1b", "grid.virtual_stages=1", "grid.stage_blocks=[]",
        "grid.stage_balance=cost", "grid.sequence_parallel=false", "grid.zero_stage=0",
        "grid.zero_shards=0", "numerics.reproducible=false", "numerics.virtual_tensor_parallel=1",
-       "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32"});
+       "numerics.compute_type=fp32", "numerics.gradient_reduce_type=fp32", "numerics.graphs=false",
+       "numerics.master_type=fp32", "grid.device_transport=auto"});
   if (!deck.ok())
     throw DataError(
         fmt::format("the deck in {} cannot be read: {}", model.path, deck.faults.front().text()));
   Config config = deck.config;
   config.grid.data_parallel = 1;
   config.batch.micro_batch_size = config.batch.global_batch_size = 1;
+  compute_session().start(config);
   const Blueprint blueprint = make_blueprint(config, 1);
   ParameterStore<float> parameters(blueprint.parameters);
   model.read(tensor_rows(blueprint.parameters), parameters.master());

@@ -21,6 +21,7 @@ struct PlanRequest {
   bool parameters = false;
   bool schedule = false;
   bool actions = false;
+  bool device = false;
 };
 
 int plan_schedule(const Config& config, ActionLists lists) {
@@ -35,9 +36,11 @@ int plan_schedule(const Config& config, ActionLists lists) {
 }
 
 void print_checkpoint(const Blueprint& b) {
-  info("checkpoint   {} in all: weights and two moments of {} bytes for each of {} parameters",
-       format_bytes(static_cast<double>(checkpoint_bytes(b))), master_bytes(b.config),
-       format_count(static_cast<double>(b.parameters.parameter_count)));
+  info(
+      "checkpoint   {} in all: a weight of {} bytes and two moments of {} for each of {} "
+      "parameters",
+      format_bytes(static_cast<double>(checkpoint_bytes(b))), master_bytes(b.config),
+      moment_bytes(b.config), format_count(static_cast<double>(b.parameters.parameter_count)));
 }
 
 // What ZeRO shares out, by parameter of the whole model and rank: the largest over stages.
@@ -65,6 +68,8 @@ int plan(const PlanRequest& request) {
   const int64_t ranks =
       request.deck.ranks.value_or(std::max<int64_t>(1, grid.data_parallel) * others);
   const Blueprint heaviest = make_heaviest_blueprint(deck.config, ranks);
+  MemoryAssumptions assumptions;
+  if (request.device) assumptions.computes_in = MemorySpace::device;
   info("ranks        {}: pipeline {} x data {} x tensor {}", ranks, grid.pipeline_parallel,
        heaviest.data_parallel, grid.tensor_parallel);
   print_blueprint(heaviest);
@@ -72,9 +77,11 @@ int plan(const PlanRequest& request) {
     for (int64_t p = 0; p < grid.pipeline_parallel; ++p) {
       const Blueprint b = make_blueprint(deck.config, ranks, {p, 0, 0});
       info("stage rank {:<3} {:>12} a rank, {} layers", p,
-           format_bytes(static_cast<double>(make_memory_bill(b, {}).total())), b.held_layers());
+           format_bytes(static_cast<double>(
+               make_memory_bill(b, assumptions).total(assumptions.computes_in))),
+           b.held_layers());
     }
-  const MemoryBill bill = make_memory_bill(heaviest, {});
+  const MemoryBill bill = make_memory_bill(heaviest, assumptions);
   print_memory_bill(bill);
   print_state(heaviest, bill);
   print_checkpoint(heaviest);
@@ -92,6 +99,8 @@ void add_plan(CLI::App& app, Action& action) {
                    "Ranks to plan for (default: what the axes of the deck need)");
   add_overrides(*verb, request->deck.overrides);
   verb->add_flag("--parameters", request->parameters, "List every parameter");
+  verb->add_flag("--device", request->device,
+                 "The memory bill of ranks that compute on a device each, not on the host");
   CLI::Option* schedule = verb->add_flag("--schedule", request->schedule,
                                          "Show the pipeline instead: stages, order, slots, bubble");
   verb->add_flag("--actions", request->actions, "With --schedule: list what every rank does")

@@ -105,9 +105,18 @@ ResumedState load(const Launch& launch, const ResumePoint& point, TrainingSessio
                     "earlier checkpoint with --resume PATH",
                     point.folder, point.manifest.step, steps));
   const auto rows = tensor_rows(make_parameter_table(launch.blueprint.config));
-  reader.require(rows, stored_type(session.master_type()));
+  const StateTypes types = session.state_types();
+  reader.require(rows, types.moments);
+  // What is converted on the way in has other bytes in memory than the checksums are of.
+  const bool converts = reader.types().parameters != types.parameters;
+  if (converts) reader.verify();
   run_agreed(world, [&] { reader.read(session.state_targets()); });
-  reader.require_intact(session.state(), world);
+  if (converts)
+    info("  weights    {} in the checkpoint, {} in this run: {}",
+         stored_type_name(reader.types().parameters), stored_type_name(types.parameters),
+         types.parameters == StoredType::bf16 ? "rounded to nearest" : "the same values");
+  else
+    reader.require_intact(session.state(), world);
   session.resume(reader.progress());
   return {point, reader.progress(), reader.history(), monotonic_seconds() - start};
 }

@@ -35,7 +35,8 @@ std::vector<std::string> host_names(const Grid& grid) {
   return hosts;
 }
 
-RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops) {
+RunRecord make_run_record(const Launch& launch, const RunDevice& device, const MemoryBill& bill,
+                          double peak_flops) {
   const Blueprint& b = launch.blueprint;
   RunRecord r;
   r.deck_path = b.config.deck_path;
@@ -44,12 +45,13 @@ RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double p
   r.grid = grid_extents(launch.grid.shape());
   r.hosts = host_names(launch.grid);
   r.compute_type = element_name(b.config.numerics.compute_type);
+  r.master_type = element_name(master_type(b.config));
   r.gemm_library = gemm_library();
   if (b.config.monitor.peak_gflops <= 0) r.gemm_gflops = peak_flops * 1e-9;
   r.peak_gflops = peak_flops * 1e-9;
   r.parameters = b.parameters.parameter_count;
   r.flops_per_token = static_cast<double>(b.flops_per_token());
-  for (const MemoryItem& item : bill.items) r.predicted_memory.emplace_back(item.name, item.bytes);
+  device.describe(r, bill);
   r.tokens_per_step = b.tokens_per_step;
   r.predicted_step_seconds = static_cast<double>(b.tokens_per_step) *
                              static_cast<double>(b.flops_per_token()) /
@@ -87,13 +89,14 @@ void print_data(const BatchSource& data, const Config& config) {
   for (const std::string& warning : data.repeat_warnings(steps)) warn("{}", warning);
 }
 
-void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill& bill,
-                      const BatchSource& data) {
+void print_run_header(const RunRecord& r, const Launch& launch, const RunDevice& device,
+                      const MemoryBill& bill, const BatchSource& data) {
   const Blueprint& b = launch.blueprint;
   info("espalier     {}", r.build);
   info("deck         {} -> {}", r.deck_path, b.config.run.directory);
   info("grid         {}", indent(launch.grid.describe()));
   for (const std::string& warning : launch.grid.placement_warnings()) print_warning(warning);
+  device.print(r);
   info("gemm         {}; {:.1f} GFLOP/s a rank{}", r.gemm_library, r.peak_gflops,
        r.gemm_gflops > 0 ? " measured" : " by monitor.peak_gflops");
   const double nominal = nominal_core_peak() * 1e-9 * Exec::concurrency();
@@ -104,7 +107,7 @@ void print_run_header(const RunRecord& r, const Launch& launch, const MemoryBill
         r.gemm_gflops, nominal);
   info("model        {} parameters, {} layers x {}, {}{}",
        format_count(static_cast<double>(r.parameters)), b.config.model.num_layers,
-       b.config.model.hidden_size, r.compute_type,
+       b.config.model.hidden_size, types_text(b.config),
        b.config.numerics.reproducible ? ", reproducible" : "");
   info("batch        {} sequences x {} tokens = {} tokens a step; {} micro-batches of {} a rank",
        b.config.batch.global_batch_size, b.config.batch.seq_length, r.tokens_per_step,

@@ -2,6 +2,7 @@
 // What a run says about itself before its first step.
 #pragma once
 
+#include "commands/run_device.hpp"
 #include "commands/spmd_context.hpp"
 #include "corpus/batch_source.hpp"
 #include "monitor/metrics.hpp"
@@ -14,9 +15,10 @@ NamedSizes grid_extents(const GridShape& shape);
 std::vector<std::string> host_names(const Grid& grid);
 
 /// peak_flops: of one rank, FLOP/s.
-RunRecord make_run_record(const Launch& launch, const MemoryBill& bill, double peak_flops);
+RunRecord make_run_record(const Launch& launch, const RunDevice& device, const MemoryBill& bill,
+                          double peak_flops);
 
-void print_run_header(const RunRecord& record, const Launch& launch, const MemoryBill& bill,
-                      const BatchSource& data);
+void print_run_header(const RunRecord& record, const Launch& launch, const RunDevice& device,
+                      const MemoryBill& bill, const BatchSource& data);
 
 }  // namespace espalier

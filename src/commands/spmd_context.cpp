@@ -55,6 +55,7 @@ Launch launch(const std::string& deck, const std::vector<std::string>& overrides
   require_same_deck(session.world(), result, deck);
   result = require_sound(std::move(result));
   if (fill_measured_stages(result.config)) result.origins["grid.stage_blocks"] = "measured times";
+  compute_session().start(result.config);
   Grid grid = Grid::create(session, result.config.grid);
   name_on_grid() = grid.name_of(session.rank());
   const GridShape& at = grid.place();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb of espalier-spmd starts with: MPI and Kokkos up, the deck read and agreed on, the
-// grid made.
+// What every verb of espalier-spmd starts with: MPI up, the deck read and agreed on, the device
+// open, the grid made.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "blueprint/blueprint.hpp"
+#include "commands/compute_session.hpp"
 #include "deck/deck.hpp"
 #include "grid/grid.hpp"
 #include "grid/mpi_session.hpp"
 
 namespace espalier {
 
-/// MPI and Kokkos of this process; made once by main.
+/// MPI of this process, and what it computes on; made once by main.
 MpiSession& mpi_session();
+ComputeSession& compute_session();
 
 /// "rank 5 on host", and from launch() on "rank 5 (pp 0, dp 2, cp 0, tp 1) on host": how an error
 /// of one rank begins.
@@ -28,7 +30,8 @@ struct Launch {
   Blueprint blueprint;
 };
 
-/// Reads the deck on every rank, compares it over ranks, makes the grid and the blueprint.
+/// Reads the deck on every rank, compares it over ranks, opens the device, makes the grid and the
+/// blueprint.
 /// Errors  DeckError, LaunchError: the same on every rank
 Launch launch(const std::string& deck, const std::vector<std::string>& overrides);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // espalier-spmd: the verbs that compute, started by mpiexec or by espalier through exec.
 #include <CLI/CLI.hpp>
-#include <Kokkos_Core.hpp>
 #include <chrono>
 #include <new>
 #include <thread>
 
+#include "commands/compute_session.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/stop_request.hpp"
 #include "commands/verbs.hpp"
@@ -13,13 +13,12 @@
 #include "core/log.hpp"
 #include "core/output.hpp"
 #include "core/test_hooks.hpp"
-#include "tensor/gemm.hpp"
-#include "tensor/views.hpp"
 
 namespace espalier {
 namespace {
 
 MpiSession* the_session = nullptr;
+ComputeSession* the_compute_session = nullptr;
 
 // An error of one rank, or one that may be: it says who it is and takes the job down. Where all
 // ranks meet the same error (a missing file), rank 0 speaks for all: the others give it a second.
@@ -44,6 +43,8 @@ int run_action(const Action& action) {
     if (code == 0 && has_output_failed())
       throw LaunchError("cannot write to standard output; is the disk full or the pipe closed?");
     return code;
+  } catch (const MemoryError& e) {
+    abort_job(e.code(), e.what());
   } catch (const Error& e) {
     if (!is_same_on_all_ranks(e.code()) && the_session->size() > 1) abort_job(e.code(), e.what());
     if (the_session->rank() == 0) print_error(e.what());
@@ -84,6 +85,10 @@ MpiSession& mpi_session() {
   return *the_session;
 }
 
+ComputeSession& compute_session() {
+  return *the_compute_session;
+}
+
 }  // namespace espalier
 
 int main(int argc, char** argv) {
@@ -94,8 +99,8 @@ int main(int argc, char** argv) {
     the_session = &session;
     set_speaking(session.rank() == 0);
     set_test_rank(session.rank());
-    Kokkos::ScopeGuard kokkos(argc, argv);
-    set_gemm_threads(Exec::concurrency());
+    ComputeSession compute(session, argc, argv);
+    the_compute_session = &compute;
     return parse_and_run(argc, argv);
   } catch (const Error& e) {
     print_error(e.what());

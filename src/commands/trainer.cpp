@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "checkpoint/model_file.hpp"
+#include "commands/bench_timing.hpp"
 #include "commands/run_header.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -31,27 +32,35 @@ Trainer::Trainer(const Launch& launch, const StartRequest& request)
     : launch_(launch),
       config_(launch.blueprint.config),
       folder_{launch.blueprint.config.run.directory},
-      started_(monotonic_seconds()) {
+      started_(monotonic_seconds()),
+      device_(launch) {
   // Data first: a missing file must not cost an allocation.
   open_data();
   const ResumeChoice choice = take_folder(request);
   own_ = own_micro_batches(launch_.blueprint);
   // Once even where the deck knows the peak: the bill counts the library's memory as it stands.
   const bool is_given = config_.monitor.peak_gflops > 0;
-  const double measured = measure_gemm_rate(1024, is_given ? 0.0 : 0.5);
+  const double measured =
+      measure_gemm_rate(config_.numerics.compute_type, gemm_extent(1024), is_given ? 0.0 : 0.5);
   peak_flops_ = is_given ? config_.monitor.peak_gflops * 1e9 : measured;
+  device_.settle();
   const int64_t runtime =
       resident_bytes() + later_runtime_bytes(launch_.grid.world().size(), launch_.grid.pp().size());
   // That of the rank with most, as the measured peak is.
   const Blueprint heaviest = make_heaviest_blueprint(config_, launch_.grid.world().size());
-  bill_ =
-      make_memory_bill(heaviest, {launch_.grid.world().all_reduce(runtime, ReduceOp::max),
-                                  communication_buffer_bytes(heaviest), OptimizerState::allocated});
+  const MemoryAssumptions host{launch_.grid.world().all_reduce(runtime, ReduceOp::max),
+                               communication_buffer_bytes(heaviest), OptimizerState::allocated};
+  bill_ = make_memory_bill(heaviest, device_.assume(host));
+  device_.require_room(bill_);
+  // Only now, when deck, data and memory are found sound, may an old run be removed.
+  run_agreed(launch_.grid.world(), [&] {
+    if (leads() && request.overwrite) take_run_folder(folder_, Existing::overwrite);
+  });
   reset_peak();
   // A refused checkpoint must leave a new folder as it was.
   if (choice.points.empty() || continues_) write_ranks();
-  RunRecord record = make_run_record(launch_, bill_, peak_flops_);
-  print_run_header(record, launch_, bill_, *training_data_);
+  RunRecord record = make_run_record(launch_, device_, bill_, peak_flops_);
+  print_run_header(record, launch_, device_, bill_, *training_data_);
   session_ = make_training_session(launch_.blueprint, launch_.grid);
   checkpoints_ =
       std::make_unique<RunCheckpoints>(launch_, folder_, *session_, *training_data_, started_);
@@ -88,8 +97,7 @@ bool Trainer::leads() const {
   return launch_.grid.world().rank() == 0;
 }
 
-// Only now, when deck and data are found sound, may an old run be removed. One rank touches the
-// folder; its refusal must reach all, so that all leave in good order.
+// One rank touches the folder; its refusal must reach all, so that all leave in good order.
 ResumeChoice Trainer::take_folder(const StartRequest& request) {
   const Comm& world = launch_.grid.world();
   run_agreed(world, [&] {
@@ -113,11 +121,9 @@ ResumeChoice Trainer::take_folder(const StartRequest& request) {
                         "without checkpoint.interval makes none); give --overwrite to begin again",
                         folder_.path));
     });
-  const Existing existing = continues_          ? Existing::resume
-                            : request.overwrite ? Existing::overwrite
-                                                : Existing::refuse;
   run_agreed(world, [&] {
-    if (leads()) take_run_folder(folder_, existing);
+    if (leads() && !request.overwrite)
+      take_run_folder(folder_, continues_ ? Existing::resume : Existing::refuse);
   });
   return choice;
 }
@@ -185,6 +191,8 @@ StopReason Trainer::one_step(int64_t step) {
   productive_seconds_ += last_.step_seconds;
   checkpoints_->record(last_);
   if (writer_) writer_->write(last_);
+  const std::optional<HealthSummary> health = device_.watch(step);
+  if (writer_ && health) writer_->write(*health);
 
   std::optional<ValidationMetrics> validation;
   const int64_t interval = config_.monitor.validation_interval;
@@ -238,6 +246,7 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
   m.position = training_data_->position_of(step - 1);
   m.skipped_positions = training_data_->skipped_in(step - 1);
   m.elapsed_seconds = monotonic_seconds() - started_;
+  Profile::instance().collect();
   Profile::instance().add(Part::data, data_wait);
   for (const Comm* axis : launch_.grid.comms()) {
     const CommStats stats = axis->take_stats();
@@ -260,18 +269,27 @@ StepMetrics Trainer::measure(int64_t step, const StepOutcome& outcome, double le
     m.pipeline_bubble = times.bubble();
     launch_.grid.pp().take_stats();
   }
+  measure_extremes(m, outcome.batch.attention_work);
+  return m;
+}
+
+// What the rank with most has; with it travels what the ranks wish.
+void Trainer::measure_extremes(StepMetrics& m, int64_t attention_work) {
   const ResidentMemory resident = resident_memory();
-  const StepWishes own = checkpoints_->wishes(step, seconds);
-  int64_t largest[5] = {resident.total, resident.peak, own.save, own.stop, own_work_};
-  launch_.grid.world().all_reduce(largest, 5, ReduceOp::max);
+  const StepWishes own = checkpoints_->wishes(m.step, m.step_seconds);
+  const DeviceUse use = device_.use();
+  int64_t largest[7] = {resident.total, resident.peak, own.save, own.stop,
+                        own_work_,      use.now,       use.peak};
+  launch_.grid.world().all_reduce(largest, 7, ReduceOp::max);
   launch_.grid.world().take_stats();  // measuring is no part of the next step
   m.memory_bytes = largest[0];
   m.peak_memory_bytes = largest[1];
+  m.device_memory_bytes = largest[5];
+  m.peak_device_memory_bytes = largest[6];
   wishes_ = {largest[2], largest[3]};
   m.attention_imbalance = static_cast<double>(largest[4]) *
                           static_cast<double>(config_.grid.data_parallel) /
-                          static_cast<double>(std::max<int64_t>(1, outcome.batch.attention_work));
-  return m;
+                          static_cast<double>(std::max<int64_t>(1, attention_work));
 }
 
 std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
@@ -279,6 +297,7 @@ std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
   std::vector<MicroBatch> batches(static_cast<size_t>(own_.count));
   double sum = 0.0;
   int64_t tokens = 0;
+  Profile::instance().set_on(false);  // no part of the next step
   for (int64_t batch = 0; batch < count; ++batch) {
     for (int64_t i = 0; i < own_.count; ++i)
       validation_data_->fill(batch, own_.index(i), batches[static_cast<size_t>(i)]);
@@ -286,6 +305,7 @@ std::optional<ValidationMetrics> Trainer::validate(int64_t step) {
     sum += loss.sum;
     tokens += loss.batch.valid_tokens;
   }
+  Profile::instance().set_on(true);
   for (const Comm* axis : launch_.grid.comms()) axis->take_stats();
   return ValidationMetrics{step, sum / static_cast<double>(tokens), tokens};
 }
@@ -299,10 +319,8 @@ void Trainer::save_model(int64_t step) {
   info.seed = config_.run.seed;
   const auto rows = tensor_rows(make_parameter_table(config_));
   const Comm* world = &launch_.grid.world();
-  if (session_->master_type() == ElementType::fp64)
-    write_model<double>(folder_.model(), world, rows, session_->parameters(), info);
-  else
-    write_model<float>(folder_.model(), world, rows, session_->parameters(), info);
+  write_model(folder_.model(), world, rows, session_->state_types().parameters,
+              session_->parameters(), info);
 }
 
 void Trainer::finish() {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "commands/run_checkpoints.hpp"
+#include "commands/run_device.hpp"
 #include "commands/run_folder.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
@@ -43,6 +44,7 @@ class Trainer {
   int stop(StopReason reason);
   StepMetrics measure(int64_t step, const StepOutcome& outcome, double learning_rate,
                       double seconds, double data_wait);
+  void measure_extremes(StepMetrics& m, int64_t attention_work);
   std::optional<ValidationMetrics> validate(int64_t step);
   void save_model(int64_t step);
   EndRecord own_end(const std::string& reason, int64_t steps) const;
@@ -62,6 +64,7 @@ class Trainer {
   MicroBatchRange own_;
   int64_t own_work_ = 0;     // attention work of this rank's micro-batches of the step
   double peak_flops_ = 0.0;  // of one rank
+  RunDevice device_;
   MemoryBill bill_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<Prefetcher> prefetcher_;

@@ -82,9 +82,8 @@ void Trainer::tell_reports() {
 
 // Collective over the grid.
 uint64_t Trainer::parameter_hash() const {
-  const int64_t bytes = stored_type_bytes(stored_type(session_->master_type()));
   uint64_t sum = 0;
-  for (const auto& [name, part] : sum_slabs(session_->parameters(), bytes)) sum += part;
+  for (const auto& [name, part] : sum_slabs(session_->parameters())) sum += part;
   return launch_.grid.world().all_reduce(sum, ReduceOp::sum);
 }
 
@@ -96,7 +95,9 @@ EndRecord Trainer::own_end(const std::string& reason, int64_t steps) const {
   end.loss = last_.loss;
   end.validation_loss = last_validation_;
   end.peak_memory_bytes = peak_resident_bytes();
-  end.predicted_memory_bytes = bill_.total();
+  end.predicted_memory_bytes = bill_.total(MemorySpace::host);
+  end.peak_device_memory_bytes = device_.use().peak;
+  end.predicted_device_memory_bytes = bill_.total(MemorySpace::device);
   end.total_seconds = monotonic_seconds() - started_;
   RunTime all = earlier_;
   all.productive_seconds += productive_seconds_;
@@ -113,17 +114,25 @@ EndRecord Trainer::own_end(const std::string& reason, int64_t steps) const {
 // Collective over the grid.
 EndRecord Trainer::write_end(const std::string& reason, int64_t steps) {
   EndRecord end = own_end(reason, steps);
-  end.peak_memory_bytes = launch_.grid.world().all_reduce(end.peak_memory_bytes, ReduceOp::max);
+  int64_t peaks[2] = {end.peak_memory_bytes, end.peak_device_memory_bytes};
+  launch_.grid.world().all_reduce(peaks, 2, ReduceOp::max);
+  end.peak_memory_bytes = peaks[0];
+  end.peak_device_memory_bytes = peaks[1];
   if (steps == config_.run.steps) end.parameter_hash = parameter_hash();
   if (writer_) writer_->write(end);
   return end;
 }
 
 void Trainer::tell_end(const EndRecord& end) {
-  const auto peak = static_cast<double>(end.peak_memory_bytes);
-  const auto predicted = static_cast<double>(end.predicted_memory_bytes);
-  info("memory       {} at most, {} predicted ({:+.1f} %)", format_bytes(peak),
-       format_bytes(predicted), 100.0 * (peak / predicted - 1.0));
+  const auto compare = [](const char* name, int64_t measured, int64_t bill) {
+    const auto peak = static_cast<double>(measured), predicted = static_cast<double>(bill);
+    info("{:<12} {} at most, {} predicted ({:+.1f} %)", name, format_bytes(peak),
+         format_bytes(predicted), 100.0 * (peak / predicted - 1.0));
+  };
+  const bool has_device = end.predicted_device_memory_bytes > 0;
+  if (has_device)
+    compare("GPU memory", end.peak_device_memory_bytes, end.predicted_device_memory_bytes);
+  compare(has_device ? "host memory" : "memory", end.peak_memory_bytes, end.predicted_memory_bytes);
   if (!last_.stage_seconds.empty()) {
     const auto& s = last_.stage_seconds;
     const auto slowest = std::max_element(s.begin(), s.end());

@@ -14,6 +14,7 @@
 #include "optim/gradient_norm.hpp"
 #include "optim/loss_scale.hpp"
 #include "tensor/profile.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 namespace {
@@ -43,7 +44,8 @@ class Session final : public TrainingSession {
   Session(const Blueprint& blueprint, const Grid& grid)
       : blueprint_(blueprint),
         grid_(grid),
-        store_(blueprint_.parameters, blueprint_.owned, blueprint_.config.grid.zero_stage),
+        store_(blueprint_.parameters, blueprint_.owned, blueprint_.config.grid.zero_stage,
+               master_type(blueprint_.config)),
         blocks_(blueprint_, store_, grid.shard(), grid.replica()),
         stage_(blueprint_, blocks_, &grid.tp()),
         pipeline_(blueprint_, stage_, &grid.pp()),
@@ -51,7 +53,8 @@ class Session final : public TrainingSession {
         optimizer_(segments_, blueprint_.owned,
                    optimizer_indexing(store_.master_indexing(), blocks_.sums_indexing(),
                                       store_.compute_indexing()),
-                   blueprint_.config.optimizer),
+                   blueprint_.config.optimizer,
+                   is_rounded() ? MasterWeights::rounded : MasterWeights::separate),
         norm_(segments_, own_part(), blocks_.sums_indexing()),
         loss_scale_(blueprint_.config.numerics) {
     store_.initialise(static_cast<uint64_t>(blueprint_.config.run.seed));
@@ -61,13 +64,13 @@ class Session final : public TrainingSession {
   StepOutcome step(const std::vector<MicroBatch>& batches, double learning_rate) override;
   LossSum gradients(const std::vector<MicroBatch>& batches) override;
   LossSum evaluate(const std::vector<MicroBatch>& batches) override;
-  TensorSlabs parameters() const override {
-    return slabs(store_.master_indexing(), store_.master());
-  }
+  TensorSlabs parameters() const override { return weight_slabs(own_part(), Holders::one); }
   TensorSlabs last_gradients() const override {
     return slabs(blocks_.sums_indexing(), blocks_.sums());
   }
-  ElementType master_type() const override { return ElementTraits<Real>::kType; }
+  StateTypes state_types() const override {
+    return {stored_type(master_type(blueprint_.config)), stored_type(ElementTraits<Real>::kType)};
+  }
   TensorSlabs state() const override;
   TensorTargets state_targets() override;
   void add_progress(TrainingProgress& progress) const override;
@@ -86,6 +89,16 @@ class Session final : public TrainingSession {
     if (blueprint_.rank.data >= blueprint_.zero_shards) return none;
     return blueprint_.partition.owned_by(blueprint_.rank.data);
   }
+  // Whether the weights in T are the only ones, and updates are rounded to them.
+  bool is_rounded() const { return store_.is_single() && !std::is_same_v<T, Real>; }
+  TensorSlabs weight_slabs(const std::vector<OwnedRange>& ranges, Holders holders) const {
+    if constexpr (std::is_same_v<T, bf16>)
+      if (is_rounded())
+        return owned_slabs(blueprint_.parameters, ranges, store_.compute_indexing(),
+                           static_cast<const T*>(store_.values()), holders);
+    return owned_slabs(blueprint_.parameters, ranges, store_.master_indexing(),
+                       static_cast<const Real*>(store_.master()), holders);
+  }
   TensorSlabs slabs(Indexing indexing, const Real* buffer) const {
     return owned_slabs(blueprint_.parameters, own_part(), indexing, buffer);
   }
@@ -102,6 +115,7 @@ class Session final : public TrainingSession {
   AdamW<T> optimizer_;
   GradientNorm norm_;
   LossScale loss_scale_;
+  Buffer<Real> tied_room_;
 };
 
 // The one place where losses of micro-batches become the loss of a global batch: an exact sum, to
@@ -140,11 +154,14 @@ LossSum Session<T>::combine(const std::vector<double>& sums,
 // Gradients of gradient_scale times the sum of all losses, summed over micro-batches and ranks.
 template <class T>
 LossSum Session<T>::backward(const std::vector<MicroBatch>& batches, double gradient_scale) {
-  blocks_.begin_step();
+  {
+    ScopedPart part(Part::other);
+    blocks_.begin_step();
+  }
   const std::vector<double> sums =
       pipeline_.train(as_tokens(batches, blueprint_.config.model), gradient_scale);
   blocks_.finish_step();
-  sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp());
+  sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp(), tied_room_);
   return combine(sums, batches);
 }
 
@@ -206,8 +223,12 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
   const double clip = clip_factor(outcome.gradient_norm, blueprint_.config.optimizer.gradient_clip);
   {
     ScopedPart part(Part::optimizer);
-    optimizer_.update(store_.master(), blocks_.sums(), store_.separate_compute_copy(),
-                      learning_rate, unscale * clip);
+    if (is_rounded())
+      optimizer_.update_rounded(store_.values(), blocks_.sums(), learning_rate, unscale * clip,
+                                static_cast<uint64_t>(blueprint_.config.run.seed));
+    else
+      optimizer_.update(store_.master(), blocks_.sums(), store_.separate_compute_copy(),
+                        learning_rate, unscale * clip);
   }
   blocks_.parameters_changed();
   return outcome;
@@ -220,11 +241,9 @@ LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
   const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.batch.valid_tokens));
   for (const OwnedRange& range : own_part()) {
     Real* own = sums + (blocks_.sums_indexing() == Indexing::flat ? range.flat : range.compact);
-    Kokkos::parallel_for(
-        "gradients.mean", Kokkos::RangePolicy<Exec, Kokkos::IndexType<int64_t>>(0, range.size),
-        KOKKOS_LAMBDA(const int64_t i) { own[i] *= factor; });
+    multiply_by(own, factor, range.size);
   }
-  Kokkos::fence();
+  device::Stream::current().synchronize();
   return loss;
 }
 
@@ -239,14 +258,16 @@ TensorSlabs Session<T>::state_slabs(const std::vector<OwnedRange>& ranges, Holde
   const bool is_sharded = blueprint_.config.grid.zero_stage > 0;
   const Indexing moments = is_sharded ? Indexing::compact : Indexing::flat;
   TensorSlabs all;
-  const auto add = [&](const char* group, Indexing indexing, const Real* buffer) {
-    TensorSlabs part = owned_slabs(blueprint_.parameters, ranges, indexing, buffer, holders);
+  const auto add = [&](const char* group, TensorSlabs part) {
     add_group(part, group);
     all.insert(all.end(), part.begin(), part.end());
   };
-  add(kParameterGroup, store_.master_indexing(), store_.master());
-  add(kFirstMomentGroup, moments, optimizer_.first_moment());
-  add(kSecondMomentGroup, moments, optimizer_.second_moment());
+  const auto moment_slabs = [&](const Real* buffer) {
+    return owned_slabs(blueprint_.parameters, ranges, moments, buffer, holders);
+  };
+  add(kParameterGroup, weight_slabs(ranges, holders));
+  add(kFirstMomentGroup, moment_slabs(optimizer_.first_moment()));
+  add(kSecondMomentGroup, moment_slabs(optimizer_.second_moment()));
   return all;
 }
 
@@ -254,7 +275,7 @@ template <class T>
 TensorSlabs Session<T>::state() const {
   const TensorSlabs own =
       state_slabs(blueprint_.partition.owned_by(blueprint_.own_shard()), Holders::one);
-  return share_of_slabs(own, sizeof(Real), blueprint_.rank.data / blueprint_.zero_shards,
+  return share_of_slabs(own, blueprint_.rank.data / blueprint_.zero_shards,
                         blueprint_.zero_replicas);
 }
 

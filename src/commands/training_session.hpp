@@ -60,10 +60,11 @@ class TrainingSession {
   virtual LossSum evaluate(const std::vector<MicroBatch>& batches) = 0;
 
   /// This rank's parts of the master weights, and of the gradients of the last gradients() call;
-  /// over all ranks each element is there once. Elements are fp32, or fp64 when computing in fp64.
+  /// over all ranks each element is there once, in the types of a state.
   virtual TensorSlabs parameters() const = 0;
   virtual TensorSlabs last_gradients() const = 0;
-  virtual ElementType master_type() const = 0;
+  /// Of the master weights, and of the gradients and moments.
+  virtual StateTypes state_types() const = 0;
 
   /// What this rank writes of a checkpoint, parameters and moments under their names in the file:
   /// over all ranks every element once, and ranks that hold the same share the work.

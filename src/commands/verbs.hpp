@@ -32,6 +32,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_bench_checkpoint(CLI::App& bench, Action& action);
 void add_bench_corpus(CLI::App& bench, Action& action);
 void add_bench_saving(CLI::App& bench, Action& action);
+void add_bench_kernels(CLI::App& bench, Action& action);
 void add_checkpoint(CLI::App& app, Action& action);
 void add_debug(CLI::App& app, Action& action);
 void add_compare(CLI::App& debug, Action& action);

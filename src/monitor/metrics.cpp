@@ -31,6 +31,12 @@ Json sizes(const NamedSizes& items) {
   return out;
 }
 
+int64_t total(const NamedSizes& items) {
+  int64_t sum = 0;
+  for (const auto& item : items) sum += item.second;
+  return sum;
+}
+
 std::string text(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -85,6 +91,10 @@ std::string metrics_line(const StepMetrics& m) {
   out["pipeline_bubble"] = number(m.pipeline_bubble);
   out["memory_bytes"] = m.memory_bytes;
   out["peak_memory_bytes"] = m.peak_memory_bytes;
+  if (m.peak_device_memory_bytes > 0) {
+    out["device_memory_bytes"] = m.device_memory_bytes;
+    out["peak_device_memory_bytes"] = m.peak_device_memory_bytes;
+  }
   return text(out);
 }
 
@@ -110,50 +120,62 @@ std::string metrics_line(const CheckpointMetrics& m) {
 }
 
 std::string metrics_line(const RunRecord& r) {
-  int64_t predicted = 0;
-  for (const auto& item : r.predicted_memory) predicted += item.second;
   const std::string started =
       r.started.empty() ? fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))
                         : r.started;
-  return text({{"kind", "run"},
-               {"started", started},
-               {"deck_path", r.deck_path},
-               {"build", r.build},
-               {"ranks", r.ranks},
-               {"grid", sizes(r.grid)},
-               {"hosts", r.hosts},
-               {"compute_type", r.compute_type},
-               {"gemm_library", r.gemm_library},
-               {"gemm_kernel", r.gemm_kernel},
-               {"gemm_gflops", number(r.gemm_gflops)},
-               {"peak_gflops", number(r.peak_gflops)},
-               {"parameters", r.parameters},
-               {"flops_per_token", number(r.flops_per_token)},
-               {"predicted_memory", sizes(r.predicted_memory)},
-               {"predicted_memory_bytes", predicted},
-               {"tokens_per_step", r.tokens_per_step},
-               {"predicted_step_seconds", number(r.predicted_step_seconds)},
-               {"stage_layers", r.stage_layers},
-               {"first_step", r.first_step},
-               {"total_steps", r.total_steps}});
+  Json out = {{"kind", "run"},
+              {"started", started},
+              {"deck_path", r.deck_path},
+              {"build", r.build},
+              {"ranks", r.ranks},
+              {"grid", sizes(r.grid)},
+              {"hosts", r.hosts},
+              {"compute_type", r.compute_type},
+              {"master_type", r.master_type},
+              {"gemm_library", r.gemm_library},
+              {"gemm_kernel", r.gemm_kernel},
+              {"gemm_gflops", number(r.gemm_gflops)},
+              {"peak_gflops", number(r.peak_gflops)},
+              {"parameters", r.parameters},
+              {"flops_per_token", number(r.flops_per_token)},
+              {"predicted_memory", sizes(r.predicted_memory)},
+              {"predicted_memory_bytes", total(r.predicted_memory)},
+              {"tokens_per_step", r.tokens_per_step},
+              {"predicted_step_seconds", number(r.predicted_step_seconds)},
+              {"stage_layers", r.stage_layers},
+              {"first_step", r.first_step},
+              {"total_steps", r.total_steps}};
+  if (!r.device.empty()) {
+    out["device"] = r.device;
+    out["transport"] = r.transport;
+    out["kernels"] = r.kernels;
+    out["predicted_device_memory"] = sizes(r.predicted_device_memory);
+    out["predicted_device_memory_bytes"] = total(r.predicted_device_memory);
+  }
+  return text(out);
 }
 
 std::string metrics_line(const EndRecord& e) {
-  return text({{"kind", "end"},
-               {"reason", e.reason},
-               {"steps", e.steps},
-               {"loss", number(e.loss)},
-               {"validation_loss", e.validation_loss ? number(*e.validation_loss) : Json(nullptr)},
-               {"peak_memory_bytes", e.peak_memory_bytes},
-               {"predicted_memory_bytes", e.predicted_memory_bytes},
-               {"total_seconds", number(e.total_seconds)},
-               {"attempts", e.attempts},
-               {"effective_time_ratio", number(e.effective_time_ratio)},
-               {"checkpoints", e.checkpoints},
-               {"checkpoint_seconds", number(e.checkpoint_seconds)},
-               {"checkpoint_stall_seconds", number(e.checkpoint_stall_seconds)},
-               {"parameter_hash", e.parameter_hash ? Json(fmt::format("{:016x}", *e.parameter_hash))
-                                                   : Json(nullptr)}});
+  Json out = {{"kind", "end"},
+              {"reason", e.reason},
+              {"steps", e.steps},
+              {"loss", number(e.loss)},
+              {"validation_loss", e.validation_loss ? number(*e.validation_loss) : Json(nullptr)},
+              {"peak_memory_bytes", e.peak_memory_bytes},
+              {"predicted_memory_bytes", e.predicted_memory_bytes},
+              {"total_seconds", number(e.total_seconds)},
+              {"attempts", e.attempts},
+              {"effective_time_ratio", number(e.effective_time_ratio)},
+              {"checkpoints", e.checkpoints},
+              {"checkpoint_seconds", number(e.checkpoint_seconds)},
+              {"checkpoint_stall_seconds", number(e.checkpoint_stall_seconds)},
+              {"parameter_hash",
+               e.parameter_hash ? Json(fmt::format("{:016x}", *e.parameter_hash)) : Json(nullptr)}};
+  if (e.predicted_device_memory_bytes > 0) {
+    out["peak_device_memory_bytes"] = e.peak_device_memory_bytes;
+    out["predicted_device_memory_bytes"] = e.predicted_device_memory_bytes;
+  }
+  return text(out);
 }
 
 MetricsWriter::MetricsWriter(std::string path, MetricsMode mode) : path_(std::move(path)) {

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "monitor/health_summary.hpp"
+
 namespace espalier {
 
 using NamedSizes = std::vector<std::pair<std::string, int64_t>>;
@@ -54,6 +56,9 @@ struct StepMetrics {
   double pipeline_bubble = 0.0;   ///< share of the passes' time in which the ranks waited, mean
   int64_t memory_bytes = 0;       ///< resident now, the rank with most
   int64_t peak_memory_bytes = 0;  ///< resident at most so far, the rank with most
+  /// Memory of the device that the program holds now and held at most so far, the rank with most;
+  /// 0: computes on the host, left out.
+  int64_t device_memory_bytes = 0, peak_device_memory_bytes = 0;
 };
 
 struct ValidationMetrics {
@@ -80,14 +85,19 @@ struct RunRecord {
   int64_t ranks = 1;
   NamedSizes grid;  ///< axis and extent, in grid order
   std::vector<std::string> hosts;
-  std::string compute_type;
+  std::string compute_type, master_type;
   std::string gemm_library;
   std::string gemm_kernel;
   double gemm_gflops = 0.0;  ///< measured at start, one rank; 0: not measured
   double peak_gflops = 0.0;  ///< of one rank, the denominator of MFU
   int64_t parameters = 0;
   double flops_per_token = 0.0;  ///< model flop a token, forward and backward
-  NamedSizes predicted_memory;   ///< item and bytes, of the rank with most
+  NamedSizes predicted_memory;   ///< item and bytes, of the rank with most; on the host
+  /// The same on its device; empty where a run computes on the host, and what follows too.
+  NamedSizes predicted_device_memory;
+  std::string device;     ///< name and memory
+  std::string transport;  ///< how messages leave its memory
+  std::string kernels;    ///< tuned, portable
   int64_t tokens_per_step = 0;
   double predicted_step_seconds = 0.0;                    ///< 0: not predicted
   std::vector<std::pair<int64_t, int64_t>> stage_layers;  ///< [first, last) of each stage
@@ -102,6 +112,8 @@ struct EndRecord {
   std::optional<double> validation_loss;  ///< the last one
   int64_t peak_memory_bytes = 0;          ///< measured, the rank with most
   int64_t predicted_memory_bytes = 0;
+  /// The same of device memory; 0: computes on the host, left out.
+  int64_t peak_device_memory_bytes = 0, predicted_device_memory_bytes = 0;
   double total_seconds = 0.0;  ///< from the start of the program
   int64_t attempts = 1;        ///< times that this run was started, this one included
   /// Seconds of the steps that count over all seconds of all attempts (monitor/run_time).
@@ -137,6 +149,7 @@ class MetricsWriter {
   void write_result(const StepMetrics& m) { write_line(result_line(m)); }
   void write(const ValidationMetrics& m) { write_line(metrics_line(m)); }
   void write(const CheckpointMetrics& m) { write_line(metrics_line(m)); }
+  void write(const HealthSummary& s) { write_line(metrics_line(s)); }
   void write(const RunRecord& r) { write_line(metrics_line(r)); }
   void write(const EndRecord& e) { write_line(metrics_line(e)); }
   const std::string& path() const { return path_; }
