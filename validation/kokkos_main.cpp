@@ -4,8 +4,12 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "device_session.hpp"
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  const espalier::DeviceSession device;
+  if (device.is_missing()) return device.kSkipped;
   const Kokkos::ScopeGuard kokkos(argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -12,6 +12,8 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "device_session.hpp"
+#include "grid/transport.hpp"
 
 namespace espalier {
 namespace {
@@ -63,6 +65,13 @@ int main(int argc, char** argv) {
   MpiSession mpi(argc, argv);
   session = &mpi;
   try {
+    const DeviceSession device;
+    if (device.is_missing()) return device.kSkipped;
+    if constexpr (device::kPresent) {
+      GridConfig grid;
+      grid.staging_mib = 1.0 / 128;  // so that messages of tests have several portions
+      open_transport(grid, mpi.world());
+    }
     Kokkos::ScopeGuard kokkos(argc, argv);
     testing::InitGoogleTest(&argc, argv);
     GTEST_FLAG_SET(catch_exceptions, false);  // the others would wait for a rank that threw

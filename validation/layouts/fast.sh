@@ -26,14 +26,6 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bad=0 count=0
 
-# The largest relative difference of a loss, or nothing where the tokens differ.
-difference() {
-  diff <(record "$one" | grep token) <(record "$1" | grep token) >"$1.diff" || return 0
-  paste -d: <(record "$one" | grep '"loss"') <(record "$1" | grep '"loss"') |
-    awk -F: '{ d = $2 > $4 ? $2 - $4 : $4 - $2; d /= $2; if (d > most) most = d }
-             END { if (NR) printf "%.2e\n", most }'
-}
-
 while read -r ranks words; do
   read -r -a words <<<"$words"
   split_words "${words[@]}"
@@ -45,7 +37,7 @@ while read -r ranks words; do
   train "$ranks" "$folder/many" "$inputs/$family-tiny.toml" "${common[@]}" "${arithmetic[@]}" \
     "${grid[@]}" || code=$?
   if [ $code -eq 0 ] && is_whole "$one" && is_whole "$folder/many"; then
-    most=$(difference "$folder/many")
+    most=$(loss_difference "$one" "$folder/many")
   fi
   if [ -n "$most" ] && awk -v d="$most" -v b="$bound" 'BEGIN { exit !(d <= b) }'; then
     echo "close  $most  $family $type $ranks ${words[*]}"

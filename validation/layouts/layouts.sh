@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Functions of the tests of layouts; sourced by bash. The caller has set bin (folder of the
-# programs), launcher and flag (of a number of ranks), and inputs (folder of the decks).
+# programs), launcher and flag (of a number of ranks), and inputs (folder of the decks); program
+# where it is not $bin/espalier-spmd.
 # shellcheck shell=bash disable=SC2154
 
 steps=3
@@ -37,7 +38,7 @@ quote() {
 train() {
   local ranks=$1 folder=$2 deck=$3 setting
   shift 3
-  local command=("$launcher" "$flag" "$ranks" "$bin/espalier-spmd" train "$deck"
+  local command=("$launcher" "$flag" "$ranks" "${program:-$bin/espalier-spmd}" train "$deck"
     --set "run.directory=$folder")
   for setting in "$@"; do command+=(--set "$setting"); done
   quote "${command[@]}" >"$folder.command"
@@ -64,6 +65,15 @@ is_whole() {
     [ "$(grep -cE '^"gradient_norm":[0-9.e+-]+$|^"skipped":true$' <<<"$lines")" -eq "$steps" ] &&
     [ "$(grep -cE '^"token_hash":"[0-9a-f]{16}"$' <<<"$lines")" -eq "$steps" ] &&
     grep -qE '"parameter_hash":"[0-9a-f]{16}"' <<<"$lines"
+}
+
+# loss_difference ONE MANY: the largest relative difference of a loss, or nothing where the tokens
+# differ.
+loss_difference() {
+  diff <(record "$1" | grep token) <(record "$2" | grep token) >"$2.diff" || return 0
+  paste -d: <(record "$1" | grep '"loss"') <(record "$2" | grep '"loss"') |
+    awk -F: '{ d = $2 > $4 ? $2 - $4 : $4 - $2; d /= $2; if (d > most) most = d }
+             END { if (NR) printf "%.2e\n", most }'
 }
 
 # judge NAME ONE MANY CODE: compares a finished run with that of one rank; CODE is its exit code.

@@ -56,11 +56,13 @@ function draw_batch() {
          key("batch.global_batch_size", pick("4 6 8 8 8 12 16 16 24"))
 }
 
-function draw_numerics(   keys) {
+function draw_numerics(   keys, type) {
   # In double: an ill-conditioned model (a norm over two channels) may blow up any rounding.
   if (mode == "close")
     return key("numerics.reproducible", "false") key("numerics.compute_type", "fp64")
-  keys = key("numerics.compute_type", pick("fp32 fp32 fp32 bf16 bf16 fp16 fp64"))
+  type = pick("fp32 fp32 fp32 bf16 bf16 fp16 fp64")
+  keys = key("numerics.compute_type", type)
+  if (type == "bf16" && chance(50)) keys = keys key("numerics.master_type", "bf16")
   if (chance(25)) keys = keys key("numerics.virtual_tensor_parallel", pick("1 2 4 8 16"))
   return keys
 }

@@ -21,6 +21,10 @@ constexpr Shape kShapes[] = {{1, 1, 4, 1, 1, 0},    {2, 2, 2, 2, 7, 3},    {1, 4
                              {3, 1, 5, 1, 64, 20},  {2, 1, 80, 1, 65, 0},  {1, 2, 3, 2, 65, 1},
                              {1, 1, 16, 1, 257, 0}, {1, 2, 8, 1, 300, 70}, {2, 1, 7, 1, 300, 2}};
 
+/// Heads that the kernels of cuda/ take.
+constexpr Shape kTensorCoreShapes[] = {
+    {1, 2, 64, 1, 130, 40}, {2, 1, 96, 2, 33, 0}, {1, 1, 128, 1, 70, 9}, {1, 1, 256, 1, 17, 0}};
+
 std::string label(const Shape& s) {
   return fmt::format("{} x {} heads of {}, {} x {} tokens, documents of {}", s.kv_heads, s.group,
                      s.head_dim, s.sequences, s.length, s.mean_document);
@@ -248,7 +252,9 @@ TEST(AttentionCached, AgreesWithAttention) {
 // the rounded outputs for D = d_o . o, whose error the gradient of the scores inherits.
 template <class T>
 void compare_attention() {
-  for (const auto& s : kShapes) {
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.insert(shapes.end(), std::begin(kTensorCoreShapes), std::end(kTensorCoreShapes));
+  for (const auto& s : shapes) {
     SCOPED_TRACE(label(s));
     AttentionCase<T> low(attention_shape(s), documents(s));
     AttentionCase<double> exact(attention_shape(s), documents(s));

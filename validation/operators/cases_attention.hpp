@@ -2,6 +2,7 @@
 // Attention and rotary embedding as operator cases.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "cases_dense.hpp"
@@ -24,7 +25,7 @@ void rotate_packed(RopeStyle style, Rotation rotation, const Mat<T>& qkv, const 
 template <class T>
 class RopeCase : public OperatorCase {
  public:
-  RopeCase(RopeStyle style, const HeadShape& shape, std::vector<int32_t> positions,
+  RopeCase(RopeStyle style, const HeadShape& shape, DeviceList<int32_t> positions,
            Buffer<Acc<T>> table, Rotation back = Rotation::inverse)
       : style_(style),
         shape_(shape),
@@ -41,7 +42,7 @@ class RopeCase : public OperatorCase {
   }
 
  private:
-  int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
+  int64_t tokens() const { return positions_.size(); }
   void turn(Rotation rotation, const Array& to, const Array& from) const {
     copy_array<T>(to, from);
     rotate_packed<T>(style_, rotation, to.matrix<T>(tokens(), shape_.row()), shape_, table_,
@@ -49,7 +50,7 @@ class RopeCase : public OperatorCase {
   }
   RopeStyle style_;
   HeadShape shape_;
-  std::vector<int32_t> positions_;
+  DeviceList<int32_t> positions_;
   Buffer<Acc<T>> table_;
   Rotation back_;
 };
@@ -62,6 +63,14 @@ inline AttentionShape attention_shape(int64_t heads, int64_t kv_heads, int64_t h
           1.0 / std::sqrt(static_cast<double>(head_dim))};
 }
 
+/// What attention_forward and attention_backward want on the host or on a device.
+template <class T>
+Array scratch_of(const AttentionShape& s) {
+  const int64_t dots = s.sequences * s.length * s.head.heads;
+  return Array(sum_type(ElementTraits<T>::kType),
+               std::max(attention_scratch(s.length, s.head.head_dim), dots));
+}
+
 /// Which part of attention's backward a negative control leaves out.
 enum class Omission { none, softmax_normalisation, document_mask, dropout, dropout_purpose };
 
@@ -70,16 +79,17 @@ enum class Omission { none, softmax_normalisation, document_mask, dropout, dropo
 template <class T>
 class AttentionCase : public OperatorCase {
  public:
-  AttentionCase(const AttentionShape& shape, std::vector<int32_t> document_start,
+  AttentionCase(const AttentionShape& shape, DeviceList<int32_t> document_start,
                 Omission omission = Omission::none, const DropoutMask& mask = {})
       : shape_(shape), start_(std::move(document_start)), omission_(omission), mask_(mask) {
     const ElementType sums = sum_type(ElementTraits<T>::kType);
+    std::vector<int64_t> first_token;
     for (int64_t b = 0; b < shape.sequences; ++b)
-      first_token_.push_back((int64_t{1} << 40) - 7919 * b);
+      first_token.push_back((int64_t{1} << 40) - 7919 * b);
+    first_token_ = first_token;
     inputs_ = {activation_port<T>("qkv", tokens() * shape.head.row())};
     outputs_ = {activation_port<T>("heads", tokens() * out_width())};
-    saved_ = {Array(sums, tokens() * shape.head.heads),
-              Array(sums, attention_scratch(shape.length, shape.head.head_dim)),
+    saved_ = {Array(sums, tokens() * shape.head.heads), scratch_of<T>(shape),
               Array(ElementTraits<T>::kType, tokens() * out_width())};
   }
 
@@ -91,8 +101,8 @@ class AttentionCase : public OperatorCase {
   void backward(const Arrays& d, const Arrays& dy, const Arrays& i) override {
     // D = d_o . o vanishes with the outputs, and with it the gradient of softmax's denominator.
     if (omission_ == Omission::softmax_normalisation)
-      Kokkos::deep_copy(saved_[2].vector<T>(), T(0.0f));
-    const std::vector<int32_t> all(start_.size(), 0);
+      saved_[2].fill(std::vector<double>(saved_[2].size(), 0.0));
+    const DeviceList<int32_t> all(start_.size());
     const int32_t* start = omission_ == Omission::document_mask ? all.data() : start_.data();
     AttentionDropout mask = dropout();
     if (omission_ == Omission::dropout) mask = {};
@@ -105,6 +115,7 @@ class AttentionCase : public OperatorCase {
   AttentionDropout dropout() const {
     return {mask_, first_token_.data(), 1, shape_.head.heads + 2};
   }
+  std::vector<int64_t> first_token() const { return first_token_.host(); }
 
  private:
   int64_t tokens() const { return shape_.sequences * shape_.length; }
@@ -116,10 +127,10 @@ class AttentionCase : public OperatorCase {
   HeadRows<Acc<T>> log_sum() const { return saved_[0].matrix<Acc<T>>(tokens(), shape_.head.heads); }
 
   AttentionShape shape_;
-  std::vector<int32_t> start_;
+  DeviceList<int32_t> start_;
   Omission omission_;
   DropoutMask mask_;
-  std::vector<int64_t> first_token_;
+  DeviceList<int64_t> first_token_;
 };
 
 }  // namespace espalier::check

@@ -2,6 +2,8 @@
 // Linear layers, activations, embedding and loss as operator cases.
 #pragma once
 
+#include "../device_list.hpp"
+#include "blueprint/activation_plan.hpp"
 #include "harness.hpp"
 #include "layers/activation.hpp"
 #include "layers/cross_entropy.hpp"
@@ -12,7 +14,14 @@ namespace espalier::check {
 
 template <class T>
 void copy_array(const Array& to, const Array& from) {
-  Kokkos::deep_copy(to.vector<T>(), from.vector<T>());
+  ESPALIER_REQUIRE(to.size() == from.size(), "{} elements to {}", from.size(), to.size());
+  device::copy(to.as<T>(), from.as<T>(), to.size() * static_cast<int64_t>(sizeof(T)));
+}
+
+/// What linear_backward_bias wants.
+template <class T>
+Array bias_scratch(int64_t columns) {
+  return Array(sum_type(ElementTraits<T>::kType), kBiasPartials * columns);
 }
 
 /// y = x W^T + b; the gradient of x overwritten or, where a second branch reads x, added to.
@@ -25,6 +34,7 @@ class LinearCase : public OperatorCase {
                parameter_port<T>("b", out)};
     inputs_[0].gradient = write_;
     outputs_ = {activation_port<T>("y", tokens * out)};
+    saved_ = {bias_scratch<T>(out)};
   }
 
   void forward(const Arrays& o, const Arrays& i) override {
@@ -38,7 +48,7 @@ class LinearCase : public OperatorCase {
                              write_);
     linear_backward_weight<T>(d[1].matrix<Acc<T>>(out_, in_), dy_matrix,
                               i[0].matrix<T>(tokens_, in_));
-    linear_backward_bias<T>(d[2].vector<Acc<T>>(), dy_matrix);
+    linear_backward_bias<T>(d[2].vector<Acc<T>>(), dy_matrix, saved_[0].as<Acc<T>>());
   }
 
  private:
@@ -92,7 +102,7 @@ class ActivationCase : public OperatorCase {
     inputs_[0].spread = 1.5;
     if (bias == Bias::yes) inputs_.push_back(parameter_port<T>("bias", up_width_));
     outputs_ = {activation_port<T>("y", tokens * width)};
-    saved_ = {Array(ElementTraits<T>::kType, tokens * up_width_)};
+    saved_ = {Array(ElementTraits<T>::kType, tokens * up_width_), bias_scratch<T>(up_width_)};
   }
 
   void forward(const Arrays& o, const Arrays& i) override {
@@ -105,7 +115,8 @@ class ActivationCase : public OperatorCase {
     const Mat<T> d_up = d[0].matrix<T>(tokens_, up_width_);
     activation_backward<T>(backward_kind_, d_up, dy[0].matrix<T>(tokens_, width_),
                            saved_[0].matrix<T>(tokens_, up_width_));
-    if (i.size() > 1) linear_backward_bias<T>(d[1].vector<Acc<T>>(), Mat<const T>(d_up));
+    if (i.size() > 1)
+      linear_backward_bias<T>(d[1].vector<Acc<T>>(), Mat<const T>(d_up), saved_[1].as<Acc<T>>());
   }
 
  private:
@@ -114,7 +125,7 @@ class ActivationCase : public OperatorCase {
 };
 
 /// Global indices of the tokens of a test: neither in order nor from 0 on.
-inline std::vector<int64_t> scattered_tokens(int64_t count) {
+inline DeviceList<int64_t> scattered_tokens(int64_t count) {
   std::vector<int64_t> index;
   for (int64_t t = 0; t < count; ++t) index.push_back((int64_t{1} << 33) + (t * 37) % 1009 + t / 3);
   return index;
@@ -125,8 +136,8 @@ inline std::vector<int64_t> scattered_tokens(int64_t count) {
 template <class T>
 class EmbeddingCase : public OperatorCase {
  public:
-  EmbeddingCase(int64_t vocab, int64_t position_count, int64_t hidden, std::vector<int32_t> tokens,
-                std::vector<int32_t> positions, const DropoutMask& mask = {}, int64_t first = 0)
+  EmbeddingCase(int64_t vocab, int64_t position_count, int64_t hidden, DeviceList<int32_t> tokens,
+                DeviceList<int32_t> positions, const DropoutMask& mask = {}, int64_t first = 0)
       : vocab_(vocab),
         position_count_(position_count),
         hidden_(hidden),
@@ -134,11 +145,11 @@ class EmbeddingCase : public OperatorCase {
         positions_(std::move(positions)),
         mask_(mask),
         first_(first),
-        token_index_(scattered_tokens(static_cast<int64_t>(tokens_.size()))) {
+        token_index_(scattered_tokens(tokens_.size())) {
     inputs_ = {parameter_port<T>("token_table", vocab * hidden)};
     if (!positions_.empty())
       inputs_.push_back(parameter_port<T>("position_table", position_count * hidden));
-    outputs_ = {activation_port<T>("x", static_cast<int64_t>(tokens_.size()) * hidden)};
+    outputs_ = {activation_port<T>("x", tokens_.size() * hidden)};
   }
 
   void forward(const Arrays& o, const Arrays& i) override {
@@ -157,21 +168,19 @@ class EmbeddingCase : public OperatorCase {
   }
 
  private:
-  Mat<T> matrix(const Array& a) const {
-    return a.matrix<T>(static_cast<int64_t>(tokens_.size()), hidden_);
-  }
+  Mat<T> matrix(const Array& a) const { return a.matrix<T>(tokens_.size(), hidden_); }
   int64_t vocab_, position_count_, hidden_;
-  std::vector<int32_t> tokens_, positions_;
+  DeviceList<int32_t> tokens_, positions_;
   DropoutMask mask_;
   int64_t first_;
-  std::vector<int64_t> token_index_;
+  DeviceList<int64_t> token_index_;
 };
 
 /// Losses of a chunk of logits. Their gradients are one number for all tokens.
 template <class T>
 class CrossEntropyCase : public OperatorCase {
  public:
-  CrossEntropyCase(int64_t vocab, std::vector<int32_t> targets, double logit_scale,
+  CrossEntropyCase(int64_t vocab, DeviceList<int32_t> targets, double logit_scale,
                    double spread = 2.0)
       : vocab_(vocab), targets_(std::move(targets)), logit_scale_(logit_scale) {
     inputs_ = {activation_port<T>("logits", tokens() * vocab)};
@@ -197,9 +206,9 @@ class CrossEntropyCase : public OperatorCase {
   }
 
  private:
-  int64_t tokens() const { return static_cast<int64_t>(targets_.size()); }
+  int64_t tokens() const { return targets_.size(); }
   int64_t vocab_;
-  std::vector<int32_t> targets_;
+  DeviceList<int32_t> targets_;
   double logit_scale_;
 };
 

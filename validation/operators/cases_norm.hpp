@@ -62,7 +62,7 @@ class NormCase : public OperatorCase {
     Place(const NormShape& s, const Array& values)
         : shape_(s), width_((s.groups + 3) * s.columns), tokens_(s.groups ? s.rows / s.groups : 0) {
       memory_ = Array(ElementTraits<T>::kType, s.groups ? tokens_ * width_ : s.rows * s.columns);
-      move(values.as<T>(), memory_.as<T>(), Direction::into);
+      move(values, memory_, Direction::into);
     }
     RowSet<T> rows() const {
       if (!shape_.groups) return RowSet<T>(memory_.template matrix<T>(shape_.rows, shape_.columns));
@@ -75,7 +75,7 @@ class NormCase : public OperatorCase {
     }
     /// Copies the rows to `values`; poisons it if anything else was written.
     void take_back(Array values) {
-      move(memory_.as<T>(), values.as<T>(), Direction::out);
+      move(memory_, values, Direction::out);
       if (!memory_.guards_are_intact() || wrote_elsewhere()) values.poison();
     }
 
@@ -85,15 +85,19 @@ class NormCase : public OperatorCase {
       if (!shape_.groups) return r * shape_.columns + c;
       return (r / shape_.groups) * width_ + (r % shape_.groups + 1) * shape_.columns + c;
     }
-    void move(const T* from, T* to, Direction direction) const {
+    void move(const Array& from, Array& to, Direction direction) const {
+      if (!shape_.groups) return copy_array<T>(to, from);
+      const auto old = from.read();
+      auto now = to.read();
       for (int64_t r = 0; r < shape_.rows; ++r)
         for (int64_t c = 0; c < shape_.columns; ++c) {
           const int64_t dense = r * shape_.columns + c;
           if (direction == Direction::into)
-            to[at(r, c)] = from[dense];
+            now[at(r, c)] = old[dense];
           else
-            to[dense] = from[at(r, c)];
+            now[dense] = old[at(r, c)];
         }
+      to.fill(now);
     }
     /// What lies between the rows was poisoned and must still be.
     bool wrote_elsewhere() const {
@@ -145,7 +149,7 @@ class ResidualNormCase : public OperatorCase {
     if (has_bias_) inputs_.push_back(parameter_port<T>("delta_bias", hidden));
     outputs_ = {activation_port<T>("x", size), activation_port<T>("y", size)};
     saved_ = {Array(sums_, 2 * tokens), Array(sums_, norm_partial_rows(tokens) * 2 * hidden),
-              Array(ElementTraits<T>::kType, size)};
+              Array(ElementTraits<T>::kType, size), bias_scratch<T>(hidden)};
   }
 
   void forward(const Arrays& o, const Arrays& i) override {
@@ -162,7 +166,9 @@ class ResidualNormCase : public OperatorCase {
                      d[3].vector<Acc<T>>(), RowSet<T>(matrix(dy[1])), RowSet<T>(matrix(saved_[2])),
                      saved_[0].as<Acc<T>>(), i[2].vector<T>(), saved_[1].as<Acc<T>>());
     apply_dropout<T>(matrix(d[1]), matrix(d[0]), backward_mask_, token_index_.data());
-    if (has_bias_) linear_backward_bias<T>(d[4].vector<Acc<T>>(), Mat<const T>(matrix(d[1])));
+    if (has_bias_)
+      linear_backward_bias<T>(d[4].vector<Acc<T>>(), Mat<const T>(matrix(d[1])),
+                              saved_[3].as<Acc<T>>());
   }
 
  private:
@@ -172,7 +178,7 @@ class ResidualNormCase : public OperatorCase {
   bool has_bias_;
   int64_t tokens_, hidden_;
   DropoutMask mask_, backward_mask_;
-  std::vector<int64_t> token_index_;
+  DeviceList<int64_t> token_index_;
 };
 
 }  // namespace espalier::check

@@ -189,15 +189,15 @@ TEST(CrossEntropy, ValuesOfAPlainLoop) {
   const auto logits = draw.normals(count * vocab, 3.0);
   Array z(ElementType::fp64, count * vocab), losses(ElementType::fp64, count);
   z.fill(logits);
-  cross_entropy<double>(z.matrix<double>(count, vocab), targets.data(), losses.as<double>(), 0.3,
-                        2.0, Gradient::in_place);
-  const auto gradient = z.read();
+  cross_entropy<double>(z.matrix<double>(count, vocab), DeviceList<int32_t>(targets).data(),
+                        losses.as<double>(), 0.3, 2.0, Gradient::in_place);
+  const auto gradient = z.read(), found = losses.read();
   for (int64_t t = 0; t < count; ++t) {
     double sum = 0.0;
     for (int64_t v = 0; v < vocab; ++v) sum += std::exp(0.3 * logits[t * vocab + v]);
     const bool valid = targets[t] >= 0;
     const double loss = valid ? std::log(sum) - 0.3 * logits[t * vocab + targets[t]] : 0.0;
-    EXPECT_NEAR(losses.read()[t], loss, 1e-13);
+    EXPECT_NEAR(found[t], loss, 1e-13);
     for (int64_t v = 0; v < vocab; ++v) {
       const double p = std::exp(0.3 * logits[t * vocab + v]) / sum;
       const double expected = valid ? 2.0 * 0.3 * (p - (v == targets[t] ? 1.0 : 0.0)) : 0.0;
@@ -213,7 +213,7 @@ void large_logits(double magnitude) {
   std::vector<double> logits(2 * vocab, -magnitude);
   logits[5] = magnitude;
   logits[vocab + 32] = magnitude;
-  const std::vector<int32_t> targets = {5, 0};
+  const DeviceList<int32_t> targets = {5, 0};
   Array z(ElementTraits<T>::kType, 2 * vocab), losses(sum_type(ElementTraits<T>::kType), 2);
   z.fill(logits);
   const double step = z.read()[5] - z.read()[0];  // as the type holds it

@@ -20,23 +20,29 @@ DropoutMask mask_of(double probability, uint64_t purpose = hash_name("some place
 /// Factors of elements [first, first + n).
 std::vector<double> factors_of(const DropoutMask& mask, uint64_t first, int64_t n) {
   const DropoutFactors<double> factors(mask);
-  std::vector<double> all(n);
-  factors.each(HostRow(0), first, n, [&](int64_t j, double f) { all[j] = f; });
-  return all;
+  const Buffer<double> all("factors", n);
+  double* to = all.data();
+  for_each_row(
+      "test.factors", 1, KOKKOS_LAMBDA(const Row& row) {
+        factors.each(row, first, n, [=](int64_t j, double f) { to[j] = f; });
+      });
+  return host_copy(to, n);
+}
+
+double plain_factor(const DropoutMask& mask, uint64_t i) {
+  const Philox4 r = philox(mask.seed, mask.purpose, i / 4);
+  return r.v[i % 4] / 0x1.0p32 < mask.probability ? 0.0 : 1.0 / (1.0 - mask.probability);
 }
 
 // The definition, word by word.
 TEST(Dropout, FactorsOfThePlainDefinition) {
-  const double p = 0.3;
-  const DropoutMask mask = mask_of(p);
+  const DropoutMask mask = mask_of(0.3);
   for (const uint64_t first : {0ull, 1ull, 6ull, 1003ull, (1ull << 35) + 3, ~0ull - 600})
     for (const int64_t n : {1, 2, 5, 255, 256, 257, 600}) {
       const auto factors = factors_of(mask, first, n);
       for (int64_t j = 0; j < n; ++j) {
         const uint64_t i = first + static_cast<uint64_t>(j);
-        const Philox4 r = philox(mask.seed, mask.purpose, i / 4);
-        const double expected = r.v[i % 4] / 0x1.0p32 < p ? 0.0 : 1.0 / (1.0 - p);
-        ASSERT_EQ(factors[j], expected) << "element " << i;
+        ASSERT_EQ(factors[j], plain_factor(mask, i)) << "element " << i;
       }
     }
 }
@@ -113,8 +119,9 @@ void compare_splits(int64_t columns) {
   }
   apply_dropout<T>(x.matrix<T>(kTokens, columns), from, mask_of(0.4), index.data());
   EXPECT_EQ(x.read(), expected);  // in place
-  std::vector<int64_t> elsewhere = index;
-  ++elsewhere.back();
+  auto moved = index.host();
+  ++moved.back();
+  const DeviceList<int64_t> elsewhere = moved;
   apply_dropout<T>(whole.matrix<T>(kTokens, columns), from, mask_of(0.4), elsewhere.data());
   EXPECT_NE(whole.read(), expected);
 }
@@ -170,8 +177,8 @@ TEST(DropoutInAttention, NegativeControls) {
 
 /// One output of the definition: the softmax of all visible keys, then dropout by global index.
 double plain_output(const AttentionShape& s, const AttentionDropout& d,
-                    const std::vector<double>& qkv, const std::vector<int32_t>& start, int64_t t,
-                    int64_t h, int64_t channel) {
+                    const std::vector<int64_t>& first_token, const std::vector<double>& qkv,
+                    const std::vector<int32_t>& start, int64_t t, int64_t h, int64_t channel) {
   const int64_t dim = s.head.head_dim, width = s.head.row(), b = t / s.length;
   const int64_t kv = h / (s.head.heads / s.head.kv_heads), query = t % s.length;
   double sum = 0.0, output = 0.0;
@@ -181,9 +188,9 @@ double plain_output(const AttentionShape& s, const AttentionDropout& d,
     for (int64_t j = 0; j < dim; ++j) score += qkv[t * width + h * dim + j] * key[j];
     const double weight = std::exp(score * s.scale);
     const auto index = static_cast<uint64_t>(
-        ((d.first_token[b] + query) * d.heads + d.first_head + h) * s.length + k);
+        ((first_token[b] + query) * d.heads + d.first_head + h) * s.length + k);
     sum += weight;
-    output += weight * factors_of(d.mask, index, 1)[0] * key[s.head.kv_heads * dim + channel];
+    output += weight * plain_factor(d.mask, index) * key[s.head.kv_heads * dim + channel];
   }
   return output / sum;
 }
@@ -198,12 +205,14 @@ TEST(DropoutInAttention, ValuesOfAPlainSoftmax) {
     in.fill(draw.normals(in.size()));
     c.forward({out}, {in});
     const auto qkv = in.read(), heads = out.read();
+    const auto first_token = c.first_token();
     const int64_t dim = s.head_dim, count = shape.head.heads;
     for (int64_t t = 0; t < s.sequences * s.length; t += 1 + s.length / 20)
       for (int64_t h = 0; h < count; ++h)
         for (int64_t channel = 0; channel < dim; ++channel)
           ASSERT_NEAR(heads[(t * count + h) * dim + channel],
-                      plain_output(shape, c.dropout(), qkv, start, t, h, channel), 1e-12);
+                      plain_output(shape, c.dropout(), first_token, qkv, start, t, h, channel),
+                      1e-12);
   }
 }
 

@@ -136,7 +136,8 @@ TYPED_TEST(ElementwiseBits, AddBiasAndBiasGradient) {
         add_bias<T>(values.matrix<T>(kRows, n), bias.vector<T>());
         Array sum(sum_type(values.type()), n);
         sum.fill(std::vector<double>(n, 0.5));
-        linear_backward_bias<T>(sum.vector<Acc<T>>(), Mat<const T>(values.matrix<T>(kRows, n)));
+        linear_backward_bias<T>(sum.vector<Acc<T>>(), Mat<const T>(values.matrix<T>(kRows, n)),
+                                bias_scratch<T>(n).template as<Acc<T>>());
         auto result = values.read();
         const auto sums = sum.read();  // in place of the last row
         std::copy(sums.begin(), sums.end(), result.end() - n);
@@ -148,7 +149,7 @@ TYPED_TEST(ElementwiseBits, AddBiasAndBiasGradient) {
 // Rows of one table entry each: the token's and the position's.
 TYPED_TEST(ElementwiseBits, Embedding) {
   using T = TypeParam;
-  const std::vector<int32_t> tokens = {2, 0, 2}, positions = {0, 1, 2};
+  const DeviceList<int32_t> tokens = {2, 0, 2}, positions = {0, 1, 2};
   expect_same_bits(
       [&](const auto& x, int64_t n) {
         const Array a = filled<T>(x[0]), b = filled<T>(x[1]), y(a.type(), kRows * n);
@@ -166,11 +167,12 @@ TYPED_TEST(ElementwiseBits, Rope) {
   for (const bool second : {false, true})
     expect_same_bits(
         [=](const auto& x, int64_t n) {
-          Buffer<Real> table("angles", 2 * n);
-          for (int64_t i = 0; i < 2 * n; ++i)
-            table(i) = static_cast<Real>(x[i < n ? 0 : 1][i % n]);  // any numbers will do
+          std::vector<double> angles(x[0].begin(), x[0].begin() + n);  // any numbers will do
+          angles.insert(angles.end(), x[1].begin(), x[1].begin() + n);
+          const Buffer<Real> table("angles", 2 * n);
+          write_to(table.data(), angles);
           const Array a = filled<T>(concatenated<T>(x[1], x[2], n));
-          const std::vector<int32_t> positions(kRows, 0);
+          const DeviceList<int32_t> positions(kRows);
           rope<T>(RopeStyle::half, Rotation::forward, a.matrix<T>(kRows, 2 * n), 1, 2 * n, kRows,
                   table, positions.data());
           const auto both = a.read();

@@ -29,7 +29,7 @@ struct OneSequence {
         parameters(draw_parameters(blueprint.parameters, draw)),
         store(blueprint.parameters),
         tokens(draw_tokens(blueprint.config, 0, draw)) {
-    std::copy(parameters.begin(), parameters.end(), store.master());
+    write_to(store.master(), parameters);
   }
 
   static Config with_one_sequence(Config c) {

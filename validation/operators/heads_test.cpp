@@ -30,10 +30,12 @@ class HeadProblem {
 
   explicit HeadProblem(double dropout) : mask_{dropout, 3, 5} {
     Draw draw(31);
+    std::vector<int32_t> start;
     for (int64_t b = 0; b < 2; ++b) {
       const auto one = draw_documents(draw, kLength, 50);
-      start_.insert(start_.end(), one.begin(), one.end());
+      start.insert(start.end(), one.begin(), one.end());
     }
+    start_ = start;
     q_ = draw.normals(kTokens * kHeads * kDim);
     k_ = draw.normals(kTokens * kKv * kDim);
     v_ = draw.normals(kTokens * kKv * kDim);
@@ -103,9 +105,9 @@ class HeadProblem {
             const HeadRows<T>& heads, const HeadRows<T>& d_out,
             const HeadRows<Acc<T>>& log_sum) const {
     const AttentionShape shape = attention_shape(r.count, r.kv, kDim, 2, kLength);
-    const int64_t first_token[] = {260, 650};
-    const AttentionDropout dropout{mask_, first_token, r.first, kHeads};
-    Array scratch(sum_type(ElementTraits<T>::kType), attention_scratch(kLength, kDim));
+    const DeviceList<int64_t> first_token = {260, 650};
+    const AttentionDropout dropout{mask_, first_token.data(), r.first, kHeads};
+    Array scratch = scratch_of<T>(shape);
     attention_forward<T>(heads, log_sum, in, start_.data(), shape, dropout, scratch.as<Acc<T>>());
     scratch.poison();
     attention_backward<T>(d_in, d_out, heads, log_sum, in, start_.data(), shape, dropout,
@@ -114,7 +116,7 @@ class HeadProblem {
   }
 
   DropoutMask mask_;
-  std::vector<int32_t> start_;
+  DeviceList<int32_t> start_;
   Values q_, k_, v_, d_out_;
 };
 
@@ -159,8 +161,8 @@ TEST(HeadsOfAGroup, MasksFollowTheGlobalHead) {
   const AttentionShape shape = attention_shape(2, 1, 4, 1, 8);
   Array x(ElementType::fp64, 1000);
   x.fill(Values(1000, 0.5));
-  const std::vector<int32_t> start(8, 0);
-  const Array scratch(ElementType::fp64, attention_scratch(8, 4));
+  const DeviceList<int32_t> start(int64_t{8});
+  const Array scratch = scratch_of<double>(shape);
   const auto run = [&](const AttentionDropout& d) {
     attention_forward<double>({x.as<double>() + 500, 8}, {x.as<double>() + 600, 2},
                               {{x.as<double>(), 8}, {x.as<double>(), 8}, {x.as<double>(), 8}},
@@ -169,8 +171,8 @@ TEST(HeadsOfAGroup, MasksFollowTheGlobalHead) {
     return Values(all.begin() + 500, all.begin() + 564);
   };
   EXPECT_THROW(run(wrong), InternalError);  // no token indices
-  const int64_t token = 17;
-  wrong.first_token = &token;
+  const DeviceList<int64_t> token = {17};
+  wrong.first_token = token.data();
   const auto first = run(wrong);
   wrong.first_head = 2;
   EXPECT_NE(run(wrong), first);

@@ -75,24 +75,24 @@ class Ranks {
   int64_t stages() const { return static_cast<int64_t>(ranks_.size()) * chunks(); }
 
   void forward(int64_t m, Mode mode = Mode::train) {
-    std::vector<double> output(boundary());
+    const Buffer<double> output("output", boundary());
     for (int64_t g = 0; g < stages(); ++g) {
       Stage<double>& stage = *rank(g).stage;
-      if (g > 0) std::copy(output.begin(), output.end(), stage.input(chunk(g), m));
+      if (g > 0) device::copy(stage.input(chunk(g), m), output.data(), output.bytes());
       stage.forward(chunk(g), m, scene_.tokens[m].batch(), output.data(), mode);
     }
   }
-  double loss(int64_t m) { return rank(stages() - 1).stage->loss(m); }
+  double loss(int64_t m) {
+    last().loss(m, m);
+    return last().loss_sums(m + 1).back();
+  }
   double backward(int64_t m, BackwardPart part) {
-    std::vector<double> d_output(boundary()), d_input(boundary());
-    double loss = 0.0;
+    Buffer<double> d_output("d_output", boundary()), d_input("d_input", boundary());
     for (int64_t g = stages() - 1; g >= 0; --g) {
-      const double own =
-          rank(g).stage->backward(chunk(g), m, d_output.data(), d_input.data(), 0.7, part);
-      if (g + 1 == stages()) loss = own;
+      rank(g).stage->backward(chunk(g), m, d_output.data(), d_input.data(), 0.7, part, m);
       std::swap(d_output, d_input);
     }
-    return loss;
+    return last().loss_sums(m + 1).back();
   }
   void backward_weight(int64_t m) {
     for (int64_t g = stages() - 1; g >= 0; --g) rank(g).stage->backward_weight(chunk(g), m);
@@ -100,7 +100,7 @@ class Ranks {
   BlockGradients gradients() const {
     BlockGradients all;
     for (const auto& r : ranks_)
-      for (auto& [block, values] : by_block(r->blueprint.parameters, r->gradients))
+      for (auto& [block, values] : by_block(r->blueprint.parameters, r->gradients.host()))
         all[block] = values;
     return all;
   }
@@ -110,7 +110,7 @@ class Ranks {
     Blueprint blueprint;
     ParameterStore<double> store;
     ResidentBlocks<double> blocks;
-    std::vector<double> gradients;
+    DeviceList<double> gradients;
     std::unique_ptr<Stage<double>> stage;
     explicit Rank(const Blueprint& b) : blueprint(b), store(blueprint.parameters), blocks(store) {}
   };
@@ -120,16 +120,20 @@ class Ranks {
     for (ChunkPlan& chunk : b.chunks) chunk.slots = kMicroBatches;
     auto rank = std::make_unique<Rank>(b);
     const ParameterTable whole = scene_.blueprint().parameters;
-    for (const ParameterSpec& p : rank->blueprint.parameters.parameters)
+    std::vector<double> master(b.parameters.flat_size, 0.0);
+    for (const ParameterSpec& p : b.parameters.parameters)
       std::copy_n(scene_.parameters.begin() + whole.find(p.name).offset, p.size(),
-                  rank->store.master() + p.offset);
-    rank->gradients.assign(b.parameters.flat_size, 0.0);
+                  master.begin() + p.offset);
+    write_to(rank->store.master(), master);
+    rank->gradients = DeviceList<double>(b.parameters.flat_size);
     rank->blocks.set_gradients(rank->gradients.data());
     rank->stage = std::make_unique<Stage<double>>(rank->blueprint, rank->blocks, nullptr);
+    rank->stage->reserve_losses(kMicroBatches);
     return rank;
   }
   int64_t chunks() const { return static_cast<int64_t>(ranks_[0]->blueprint.chunks.size()); }
   int64_t boundary() const { return ranks_[0]->stage->boundary_size(); }
+  Stage<double>& last() { return *rank(stages() - 1).stage; }
   Rank& rank(int64_t g) { return *ranks_[g % static_cast<int64_t>(ranks_.size())]; }
   int64_t chunk(int64_t g) const { return g / static_cast<int64_t>(ranks_.size()); }
 

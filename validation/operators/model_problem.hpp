@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../device_list.hpp"
 #include "draw.hpp"
 #include "engine/block_access.hpp"
 #include "engine/stage.hpp"
@@ -54,40 +55,37 @@ class ModelProblem {
     blueprint_.config.numerics.compute_type = ElementTraits<T>::kType;
     set_parameters(parameters);
     stage_ = std::make_unique<Stage<T>>(blueprint_, blocks_, nullptr);
+    stage_->reserve_losses(1);
   }
 
   void set_parameters(const std::vector<double>& values) {
-    const int64_t size = blueprint_.parameters.flat_size;
-    auto host = Kokkos::create_mirror_view(Vec<Acc<T>>(store_.master(), size));
-    for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Acc<T>>(values[i]);
-    Kokkos::deep_copy(Vec<Acc<T>>(store_.master(), size), host);
+    write_to(store_.master(), values);
     store_.refresh_compute_copy();
   }
 
   double loss(const Tokens& tokens) {
     stage_->forward(0, 0, tokens.batch(), nullptr, Mode::evaluate);
-    return stage_->loss(0);
+    stage_->loss(0, 0);
+    return stage_->loss_sums(1).front();
   }
 
   /// The loss that gradient() differentiates: with dropout.
   double train_loss(const Tokens& tokens) {
     stage_->forward(0, 0, tokens.batch(), nullptr, Mode::train);
-    return stage_->loss(0);
+    stage_->loss(0, 0);
+    return stage_->loss_sums(1).front();
   }
 
   /// Gradient of scale times the loss, added to `before`; all flat_size elements.
   std::vector<double> gradient(const Tokens& tokens, double scale,
                                const std::vector<double>& before) {
-    const int64_t size = blueprint_.parameters.flat_size;
-    Buffer<Acc<T>> flat("gradient", size);
-    auto host = Kokkos::create_mirror_view(flat);
-    for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Acc<T>>(before[i]);
-    Kokkos::deep_copy(flat, host);
+    const Buffer<Acc<T>> flat("gradient", blueprint_.parameters.flat_size, Contents::undefined);
+    write_to(flat.data(), before);
     blocks_.set_gradients(flat.data());
     stage_->forward(0, 0, tokens.batch(), nullptr, Mode::train);
-    last_loss_ = stage_->backward(0, 0, nullptr, nullptr, scale, BackwardPart::together);
-    Kokkos::deep_copy(host, flat);
-    return std::vector<double>(host.data(), host.data() + size);
+    stage_->backward(0, 0, nullptr, nullptr, scale, BackwardPart::together, 0);
+    last_loss_ = stage_->loss_sums(1).front();
+    return read_from(flat.data(), flat.size());
   }
   std::vector<double> gradient(const Tokens& tokens, double scale) {
     return gradient(tokens, scale, std::vector<double>(blueprint_.parameters.flat_size, 0.0));

@@ -117,8 +117,8 @@ TEST(StageTest, NothingIsLeftOverFromTheBatchBefore) {
 /// Resident blocks that remember what the stage asked of them.
 class WatchedBlocks : public ResidentBlocks<double> {
  public:
-  WatchedBlocks(const ParameterStore<double>& store, std::vector<double>& flat)
-      : ResidentBlocks<double>(store), table_(store.table()), flat_(flat), when_done(flat) {
+  WatchedBlocks(const ParameterStore<double>& store, const DeviceList<double>& flat)
+      : ResidentBlocks<double>(store), table_(store.table()), flat_(flat), when_done(flat.host()) {
     set_gradients(flat.data());
     uses.resize(table_.blocks.size(), 0);
   }
@@ -135,13 +135,14 @@ class WatchedBlocks : public ResidentBlocks<double> {
   void gradients_done(int64_t block) override {
     order.push_back(block);
     const BlockSpan& span = table_.blocks[static_cast<size_t>(block)];
-    std::copy_n(flat_.begin() + span.offset, span.size, when_done.begin() + span.offset);
+    const auto values = host_copy(flat_.data() + span.offset, span.size);
+    std::copy(values.begin(), values.end(), when_done.begin() + span.offset);
   }
   void progress() override { ++progressed; }
 
  private:
   const ParameterTable& table_;
-  std::vector<double>& flat_;
+  const DeviceList<double>& flat_;
 
  public:
   std::vector<double> when_done;
@@ -157,19 +158,20 @@ TEST(StageTest, BlocksAreCompleteFromTheLastToTheFirst) {
     const ModelCase c = named_cases()[which];
     Scene<double> s(c);
     ParameterStore<double> store(s.blueprint.parameters);
-    std::copy(s.parameters.begin(), s.parameters.end(), store.master());
-    std::vector<double> flat(s.blueprint.parameters.flat_size, 0.0);
+    write_to(store.master(), s.parameters);
+    const DeviceList<double> flat(s.blueprint.parameters.flat_size);
     WatchedBlocks blocks(store, flat);
     Stage<double> stage(s.blueprint, blocks, nullptr);
+    stage.reserve_losses(1);
     stage.forward(0, 0, s.tokens.batch(), nullptr, Mode::train);
     EXPECT_EQ(blocks.prefetched, (std::vector<int64_t>{3}));
     EXPECT_TRUE(blocks.order.empty());
-    stage.backward(0, 0, nullptr, nullptr, 1.0, BackwardPart::together);
+    stage.backward(0, 0, nullptr, nullptr, 1.0, BackwardPart::together, 0);
     std::vector<int64_t> expected = {4, 3, 2, 1, 0};
     if (!c.config.model.tie_embeddings) expected.insert(expected.begin(), 5);
     EXPECT_EQ(blocks.order, expected) << c.name;
     EXPECT_EQ(blocks.prefetched, (std::vector<int64_t>{3, 2}));
-    EXPECT_EQ(blocks.when_done, flat);
+    EXPECT_EQ(blocks.when_done, flat.host());
     EXPECT_EQ(blocks.uses, std::vector<int>(blocks.uses.size(), 0)) << "not all were released";
     EXPECT_LE(blocks.most, 2);  // a block, and the one before it, whose bias is still to be added
     EXPECT_GE(blocks.progressed, 4);

@@ -138,13 +138,14 @@ TEST(ResidualNorm, NegativeControls) {
   EXPECT_EQ(unnoticed_sabotage(c), "");
 }
 
-// It must give the bits of the unfused pair: the sum rounded to T, then the norm of it.
+// It must give the bits of the unfused pair, with dropout and without: the sum rounded to T, then
+// the norm of it.
 template <class T>
-void compare_with_the_unfused_pair() {
+void compare_with_the_unfused_pair(const DropoutMask& mask) {
   const int64_t tokens = 9, hidden = 77;
   const ElementType type = ElementTraits<T>::kType, sums = sum_type(type);
   Draw draw(5);
-  ResidualNormCase<T> fused(NormKind::layernorm, Bias::no, tokens, hidden);
+  ResidualNormCase<T> fused(NormKind::layernorm, Bias::no, tokens, hidden, mask);
   Arrays in, out = {Array(type, tokens * hidden), Array(type, tokens * hidden)};
   for (const auto& port : fused.inputs()) {
     in.emplace_back(type, port.size);
@@ -158,10 +159,13 @@ void compare_with_the_unfused_pair() {
   EXPECT_EQ(y.read(), out[1].read());
 }
 TEST(ResidualNorm, SameBitsAsTheUnfusedPair) {
-  compare_with_the_unfused_pair<double>();
-  compare_with_the_unfused_pair<float>();
-  compare_with_the_unfused_pair<bf16>();
-  compare_with_the_unfused_pair<fp16>();
+  for (const DropoutMask& mask : {DropoutMask{}, DropoutMask{0.3, 4711, 1}}) {
+    SCOPED_TRACE(mask.active() ? "dropout" : "no dropout");
+    compare_with_the_unfused_pair<double>(mask);
+    compare_with_the_unfused_pair<float>(mask);
+    compare_with_the_unfused_pair<bf16>(mask);
+    compare_with_the_unfused_pair<fp16>(mask);
+  }
 }
 
 // Statistics are sums of up to 257 terms in fp32 lanes of 17: their error is a few epsilons of

@@ -11,6 +11,7 @@
 #include "../global_index.hpp"
 #include "model_cases.hpp"
 #include "model_problem.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier::check {
 namespace {
@@ -21,9 +22,7 @@ std::vector<double> initial_values(const ParameterTable& table, const std::strin
   ParameterStore<T> store(table);
   store.initialise(seed);
   const ParameterSpec& p = table.find(name);
-  const auto host = Kokkos::create_mirror_view_and_copy(
-      Kokkos::HostSpace{}, Vec<Acc<T>>(store.master() + p.offset, p.size()));
-  return std::vector<double>(host.data(), host.data() + p.size());
+  return read_from(store.master() + p.offset, p.size());
 }
 
 ParameterTable table_of(const Config& c) {
@@ -89,9 +88,11 @@ void check_compute_copy() {
   ParameterStore<T> store(table);
   store.initialise(3);
   for (int pass = 0; pass < 2; ++pass) {
-    for (int64_t i = 0; i < table.flat_size; ++i)
-      ASSERT_EQ(static_cast<Acc<T>>(store.values()[i]), static_cast<Acc<T>>(T(store.master()[i])));
-    for (int64_t i = 0; i < table.flat_size; ++i) store.master()[i] *= Acc<T>(1.01);
+    const auto values = host_copy<T>(store.values(), table.flat_size);
+    const auto master = host_copy(store.master(), table.flat_size);
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(static_cast<Acc<T>>(values[i]), static_cast<Acc<T>>(T(master[i])));
+    multiply_by(store.master(), Acc<T>(1.01), table.flat_size);
     store.refresh_compute_copy();
   }
   constexpr bool kSame = std::is_same_v<T, Acc<T>>;
@@ -161,11 +162,12 @@ TEST(ParameterStore, EveryRankHasTheGlobalValuesOfItsElements) {
         ParameterStore<double> store(table);
         store.initialise(5);
         const GlobalIndex index(c.model, b.place.split);
+        const auto master = host_copy(store.master(), table.flat_size);
         int64_t wrong = 0;
         for (const ParameterSpec& p : table.parameters)
           for (int64_t i = 0; i < p.size(); ++i) {
             const int64_t global = index(p, i / p.columns(), i % p.columns());
-            wrong += store.master()[p.offset + i] !=
+            wrong += master[p.offset + i] !=
                      0.5 * random_normal(5, hash_name(p.name), static_cast<uint64_t>(global));
           }
         EXPECT_EQ(wrong, 0) << "tp " << tp << ", shards " << shards << ", tied " << tied;
@@ -181,22 +183,27 @@ int64_t differing_from_stage_0(const Blueprint& b, int64_t zero) {
   ParameterStore<T> everything(table), store(table, b.owned, zero);
   everything.initialise(5);
   store.initialise(5);
-  const auto bits = [](auto x) { return static_cast<double>(static_cast<Acc<decltype(x)>>(x)); };
+  int64_t compact = 0;
+  for (const OwnedRange& r : b.owned) compact = std::max(compact, r.compact + r.size);
+  const auto read = [&](const auto* from, Indexing indexing) {
+    return read_from(from, indexing == Indexing::flat ? table.flat_size : compact);
+  };
   int64_t wrong = 0;
-  const auto compare = [&](const auto* found, Indexing indexing, const auto* expected) {
+  const auto compare = [&](const auto& found, Indexing indexing, const auto& expected) {
     for (const ParameterSpec& p : table.parameters)
       for (const OwnedRange& r : b.owned)
         for (int64_t i = std::max(p.offset, r.flat);
              i < std::min(p.offset + p.size(), r.flat + r.size); ++i)
-          wrong += bits(found[indexing == Indexing::flat ? i : r.compact + i - r.flat]) !=
-                   bits(expected[i]);
+          wrong += found[indexing == Indexing::flat ? i : r.compact + i - r.flat] != expected[i];
   };
-  compare(store.master(), store.master_indexing(), everything.master());
-  compare(store.values(), store.compute_indexing(), everything.values());
+  const auto values = read(store.values(), store.compute_indexing());
+  const auto all_values = read(everything.values(), Indexing::flat);
+  compare(read(store.master(), store.master_indexing()), store.master_indexing(),
+          read(everything.master(), Indexing::flat));
+  compare(values, store.compute_indexing(), all_values);
   if (store.compute_indexing() == Indexing::flat)  // all of it is computed with
     for (const ParameterSpec& p : table.parameters)
-      for (int64_t i = p.offset; i < p.offset + p.size(); ++i)
-        wrong += bits(store.values()[i]) != bits(everything.values()[i]);
+      for (int64_t i = p.offset; i < p.offset + p.size(); ++i) wrong += values[i] != all_values[i];
   return wrong;
 }
 
@@ -227,6 +234,42 @@ TEST(ParameterStore, ZeroStagesKeepOnlyWhatTheyMust) {
     EXPECT_EQ(indexing(3), std::pair(Indexing::compact, Indexing::compact));
     EXPECT_THROW(ParameterStore<float>(b.parameters, b.owned, 3).block(0), InternalError);
   });
+}
+
+// A bf16 master starts as the copy of an fp32 one, wherever it lies.
+TEST(ParameterStore, Bf16MastersAreWhatACopyWouldBe) {
+  for (const int64_t zero : {0, 1, 2, 3})
+    for_each_rank(grid_config(2, 4, zero, true), [&](const Blueprint& b) {
+      const ParameterTable table = all_normal(b.parameters);
+      ParameterStore<bf16> copy(table, b.owned, zero);
+      ParameterStore<bf16> single(table, b.owned, zero, ElementType::bf16);
+      copy.initialise(5);
+      single.initialise(5);
+      EXPECT_TRUE(single.is_single());
+      EXPECT_FALSE(copy.is_single());
+      EXPECT_EQ(single.master(), nullptr);
+      EXPECT_EQ(single.separate_compute_copy(), nullptr);
+      ASSERT_EQ(single.compute_indexing(), copy.compute_indexing());
+      EXPECT_EQ(single.master_indexing(), single.compute_indexing());
+      single.refresh_compute_copy();  // there is nothing to refresh
+      int64_t size = zero == 3 ? 0 : table.flat_size, wrong = 0;
+      if (zero == 3)
+        for (const OwnedRange& r : b.owned) size = std::max(size, r.compact + r.size);
+      const auto rounded = host_copy(single.values(), size),
+                 copied = host_copy(copy.values(), size);
+      for (const ParameterSpec& p : table.parameters)
+        for (const OwnedRange& r : b.owned)
+          for (int64_t i = std::max(p.offset, r.flat);
+               i < std::min(p.offset + p.size(), r.flat + r.size); ++i) {
+            const auto at = static_cast<size_t>(zero == 3 ? r.compact + i - r.flat : i);
+            wrong += rounded[at].bits != copied[at].bits;
+          }
+      EXPECT_EQ(wrong, 0) << zero;
+    });
+  const ParameterTable table = table_of(wide_config());
+  const auto own = own_everything(table.flat_size);
+  EXPECT_THROW(ParameterStore<fp16>(table, own, 0, ElementType::bf16), InternalError);
+  EXPECT_THROW(ParameterStore<float>(table, own, 0, ElementType::bf16), InternalError);
 }
 
 TEST(ModelSlots, PointAtTheTablesRows) {

@@ -105,7 +105,7 @@ TEST(Rope, ValuesOfThePlainFormula) {
 }
 
 TEST(Rope, InverseUndoesForwardAndValuesPassThrough) {
-  const auto positions = draw_positions(67);
+  const DeviceList<int32_t> positions = draw_positions(67);
   for (const auto& m : models())
     for (const RopeStyle style : kStyles) {
       const HeadShape h = head_shape(m);
@@ -163,9 +163,9 @@ TEST(Rope, ScoresDependOnDistance) {
     std::copy(q.begin(), q.end(), values.begin());
     std::copy(k.begin(), k.end(), values.begin() + h.row() + h.head_dim);
     x.fill(values);
-    const int32_t positions[] = {at_q, at_k};
+    const DeviceList<int32_t> positions = {at_q, at_k};
     rotate_packed<double>(style, Rotation::forward, x.matrix<double>(2, h.row()), h, table,
-                          positions);
+                          positions.data());
     const auto y = x.read();
     double sum = 0.0;
     for (int64_t d = 0; d < h.head_dim; ++d) sum += y[d] * y[h.row() + h.head_dim + d];

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "../device_list.hpp"
 #include "engine/block_access.hpp"
 #include "engine/stage.hpp"
 #include "golden_case.hpp"
@@ -24,25 +25,23 @@ Outcome run_stage(const GoldenCase& c) {
   blueprint.config.numerics.compute_type = ElementTraits<T>::kType;
   const int64_t size = blueprint.parameters.flat_size;
   ParameterStore<T> store(blueprint.parameters);
-  const Vec<Real> master(store.master(), static_cast<size_t>(size));
-  const auto host = Kokkos::create_mirror_view(master);
-  for (int64_t i = 0; i < size; ++i) host(i) = static_cast<Real>(c.parameters[i]);
-  Kokkos::deep_copy(master, host);
+  std::vector<Real> master(c.parameters.begin(), c.parameters.end());
+  check::write_to(store.master(), master);
   store.refresh_compute_copy();
   ResidentBlocks<T> blocks(store);
   Stage<T> stage(blueprint, blocks, nullptr);
+  stage.reserve_losses(1);
   const TokenBatch tokens{
       c.inputs.data(), c.targets.data(), c.positions.data(), c.document_start.data(), nullptr,
       c.sequences,     c.length};
-  const Buffer<Real> flat("gradients", static_cast<size_t>(size));
+  const Buffer<Real> flat("gradients", size);
   const double count = static_cast<double>(c.valid_tokens);
   Outcome outcome;
   blocks.set_gradients(flat.data());
   stage.forward(0, 0, tokens, nullptr, Mode::train);
-  outcome.loss =
-      stage.backward(0, 0, nullptr, nullptr, 1.0 / count, BackwardPart::together) / count;
-  const auto gradients = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), flat);
-  outcome.gradients.assign(gradients.data(), gradients.data() + size);
+  stage.backward(0, 0, nullptr, nullptr, 1.0 / count, BackwardPart::together, 0);
+  outcome.loss = stage.loss_sums(1).front() / count;
+  outcome.gradients = check::read_from(flat.data(), size);
   return outcome;
 }
 

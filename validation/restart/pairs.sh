@@ -12,14 +12,18 @@ bin=$1 launcher=$2 flag=$3 inputs=$4 work=$5 action=$6 family=$7
 . "$(dirname "$0")/restart.sh"
 mapfile -t common < <(restart_settings)
 mapfile -t layouts < <(grep -vE '^(#|$)' "$here/layouts.txt")
+deck=$inputs/$family-tiny.toml
 case $family in
   gpt2) common+=(model.num_layers=4 model.num_heads=8) ;;
   llama) common+=(model.num_layers=4 model.num_heads=8 numerics.compute_type=bf16) ;;
+  rounded) # bf16 weights without a master
+    deck=$inputs/llama-tiny.toml
+    common+=(model.num_layers=4 model.num_heads=8 numerics.compute_type=bf16
+      numerics.master_type=bf16) ;;
   cohere) common+=(model.num_layers=4 numerics.compute_type=fp16 numerics.loss_scale_initial=65536
     numerics.loss_scale_growth_steps=3) ;;
   *) echo "pairs.sh: no family '$family'" >&2; exit 2 ;;
 esac
-deck=$inputs/$family-tiny.toml
 state=checkpoints/step-0000000010/state.h5
 
 begin() { # INDEX FOLDER [word ...]: the layout of that line

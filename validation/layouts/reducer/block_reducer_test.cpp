@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "reducer_problem.hpp"
+#include "tensor/sums.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -43,10 +44,12 @@ std::vector<Real> expected_sum(const Groups& groups) {
 // A step as an engine runs it: `in_hand` blocks are filled before the first of them is submitted.
 template <class Real>
 std::vector<Real> run_step(const Groups& groups, const Partition& p, int64_t in_hand) {
-  std::vector<Real> compact(static_cast<size_t>(p.compact_size(groups.shard.rank())), Real(0));
+  const DeviceList<Real> compact(p.compact_size(groups.shard.rank()));
+  std::vector<LateList<Real>> gradients;
+  for (int64_t m = 0; m < kMicroBatches; ++m)
+    gradients.emplace_back(gradient<Real>(test_session().rank(), m));
   const auto sink = [&](int64_t, const OwnedRange& range, const Real* sum) {
-    for (int64_t i = 0; i < range.size; ++i)
-      compact[static_cast<size_t>(range.compact + i)] += sum[i];
+    add_to(compact.data() + range.compact, sum, range.size);
   };
   BlockReducer<Real> reducer(groups.shard, groups.replica, p, ElementTraits<Real>::kType, sink);
   const auto blocks = static_cast<int64_t>(p.blocks.size());
@@ -57,15 +60,15 @@ std::vector<Real> run_step(const Groups& groups, const Partition& p, int64_t in_
         held.emplace_back(b, reducer.acquire(b));
       for (const auto& [b, scratch] : held) {
         const FlatRange span = p.blocks[static_cast<size_t>(b)];
-        const Real* from = gradient<Real>(test_session().rank(), m).data() + span.offset;
-        for (int64_t i = 0; i < span.size; ++i) scratch[i] += from[i];  // it was zero
+        add_to(scratch, gradients[static_cast<size_t>(m)].data() + span.offset,
+               span.size);  // it was zero
         reducer.submit(b, scratch);
         reducer.progress();
       }
     }
   reducer.drain();
   reducer.reduce_over_replicas(compact.data());
-  return compact;
+  return compact.host();
 }
 
 template <class Real>
@@ -109,16 +112,17 @@ TEST(BlockReducer, RoundsForTheWireAndAddsInFloat) {
       sent.emplace_back(gradient<float>(r, 0).begin(), gradient<float>(r, 0).end());
     expected = tree_of<float, bf16>(sent);
   }
+  const LateList<float> own(gradient<float>(test_session().rank(), 0));
   int64_t wrong_elements = 0, seen = 0;
   const auto sink = [&](int64_t, const OwnedRange& range, const float* sum) {
-    wrong_elements += differing(sum, expected.data() + range.flat, range.size);
+    wrong_elements +=
+        differing(host_copy(sum, range.size).data(), expected.data() + range.flat, range.size);
     seen += range.size;
   };
   BlockReducer<float> reducer(groups.shard, groups.replica, p, ElementType::bf16, sink);
   for (size_t b = 0; b < p.blocks.size(); ++b) {
     float* scratch = reducer.acquire(static_cast<int64_t>(b));
-    std::copy_n(gradient<float>(test_session().rank(), 0).data() + p.blocks[b].offset,
-                p.blocks[b].size, scratch);
+    add_to(scratch, own.data() + p.blocks[b].offset, p.blocks[b].size);
     reducer.submit(static_cast<int64_t>(b), scratch);
   }
   reducer.drain();
@@ -132,14 +136,16 @@ TEST(BlockReducer, DeliversInTheOrderOfSubmission) {
   std::vector<int64_t> delivered, submitted;
   const auto sink = [&](int64_t block, const OwnedRange& range, const float* sum) {
     if (delivered.empty() || delivered.back() != block) delivered.push_back(block);
-    EXPECT_EQ(sum[0], static_cast<float>(groups.shards * block));
+    EXPECT_EQ(host_copy(sum, 1)[0], static_cast<float>(groups.shards * block));
     EXPECT_GE(range.flat, p.blocks[static_cast<size_t>(block)].offset);
   };
   BlockReducer<float> reducer(groups.shard, groups.replica, p, ElementType::fp32, sink);
   for (const int64_t block : {6, 2, 4, 3, 6, 0, 4}) {
     float* scratch = reducer.acquire(block);
-    EXPECT_EQ(scratch[0], 0.0f);
-    std::fill_n(scratch, p.blocks[static_cast<size_t>(block)].size, static_cast<float>(block));
+    EXPECT_EQ(host_copy(scratch, 1)[0], 0.0f);
+    check::write_to(
+        scratch, std::vector<float>(static_cast<size_t>(p.blocks[static_cast<size_t>(block)].size),
+                                    static_cast<float>(block)));
     reducer.submit(block, scratch);
     if (!p.owned_in_block(groups.shard.rank(), block).empty()) submitted.push_back(block);
   }

@@ -41,30 +41,31 @@ std::vector<T> compacted(const std::vector<T>& all, const Partition& p, int64_t 
 template <class T>
 int64_t wrong_after_gather(const Groups& groups, const Partition& p) {
   const std::vector<T> expected = values<T>();
-  std::vector<T> flat = only_owned(expected, p, groups.shard.rank());
+  const LateList<T> flat(only_owned(expected, p, groups.shard.rank()));
   ParameterGather<T>(groups.shard, p).gather_all(flat.data());
-  return differing(flat, expected);
+  return differing(flat.host(), expected);
 }
 
-// Block after block, one ahead, into two buffers that take turns.
+// Block after block, one ahead.
 template <class T>
 int64_t wrong_after_blocks(const Groups& groups, const Partition& p) {
   const std::vector<T> expected = values<T>();
-  const std::vector<T> compact = compacted(expected, p, groups.shard.rank());
+  const LateList<T> compact(compacted(expected, p, groups.shard.rank()));
   ParameterGather<T> gather(groups.shard, p);
   int64_t wrong = 0;
-  std::vector<T> buffers[2];
+  std::vector<LateList<T>> buffers;
+  for (const FlatRange& block : p.blocks)
+    buffers.emplace_back(std::vector<T>(static_cast<size_t>(block.size), T(-2.0f)));
   Request requests[2];
   const auto start = [&](size_t block) {
-    buffers[block % 2].assign(static_cast<size_t>(p.blocks[block].size), T(-2.0f));
     requests[block % 2] =
-        gather.start(static_cast<int64_t>(block), compact.data(), buffers[block % 2].data());
+        gather.start(static_cast<int64_t>(block), compact.data(), buffers[block].data());
   };
   start(0);
   for (size_t block = 0; block < p.blocks.size(); ++block) {
     if (block + 1 < p.blocks.size()) start(block + 1);
     requests[block % 2].wait();
-    wrong += differing(buffers[block % 2].data(), expected.data() + p.blocks[block].offset,
+    wrong += differing(buffers[block].host().data(), expected.data() + p.blocks[block].offset,
                        p.blocks[block].size);
   }
   return wrong;
@@ -110,14 +111,15 @@ TEST(Gather, IsTheTransposeOfTheSumAtOwners) {
     x[i] = draw(1, i);
     y[i] = draw(2 + static_cast<uint64_t>(shard.rank()), i);
   }
-  std::vector<double> gathered = only_owned(x, p, shard.rank()), summed = y;
-  ParameterGather<double>(shard, p).gather_all(gathered.data());
+  const LateList<double> gathered_list(only_owned(x, p, shard.rank())), summed_list(y);
+  ParameterGather<double>(shard, p).gather_all(gathered_list.data());
   GradientReducer<double> reducer(
       shard, groups.replica, p,
       {ElementType::fp64, ReduceTime::at_finish, ReducerResult::at_owner});
-  reducer.begin(summed.data());
+  reducer.begin(summed_list.data());
   for (size_t b = 0; b < p.blocks.size(); ++b) reducer.ready(static_cast<int64_t>(b));
   reducer.finish();
+  const std::vector<double> gathered = gathered_list.host(), summed = summed_list.host();
   double left = 0.0, right = 0.0;
   for (size_t i = 0; i < size; ++i) left += gathered[i] * y[i];
   for (const OwnedRange& r : p.owned_by(shard.rank()))
@@ -133,7 +135,7 @@ TEST(Gather, SendsWhatIsOwnedOnce) {
   for (const int shards : group_sizes()) {
     const Groups groups(shards);
     const Partition p = make_partition(problem_table(), shards, 900, BucketJoin::yes);
-    std::vector<bf16> flat = values<bf16>();
+    const LateList<bf16> flat(values<bf16>());
     groups.shard.take_stats();
     ParameterGather<bf16>(groups.shard, p).gather_all(flat.data());
     const int64_t sent = groups.shard.take_stats().bytes;

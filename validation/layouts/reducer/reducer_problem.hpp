@@ -14,6 +14,7 @@
 
 #include "blueprint/partition.hpp"
 #include "core/random.hpp"
+#include "device_list.hpp"
 #include "mpi_main.hpp"
 #include "parallel/tree_sum.hpp"
 
@@ -113,6 +114,23 @@ struct Groups {
     MPI_Comm_split(world.handle(), color, world.rank(), &handle);
     return Comm(handle, axis);
   }
+};
+
+using check::DeviceList;
+
+/// A list whose values a copy brings that is still queued: what does not wait for it finds zeros.
+template <class T>
+class LateList {
+ public:
+  explicit LateList(const std::vector<T>& list)
+      : source_(list), late_(static_cast<int64_t>(list.size())) {
+    device::copy(late_.data(), source_.data(), source_.size() * static_cast<int64_t>(sizeof(T)));
+  }
+  T* data() const { return late_.data(); }
+  std::vector<T> host() const { return late_.host(); }
+
+ private:
+  DeviceList<T> source_, late_;
 };
 
 /// Every way to divide the ranks in groups.

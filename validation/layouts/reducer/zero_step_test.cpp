@@ -45,14 +45,18 @@ State by_one_owner() {
   const auto owned = own_everything(table.flat_size);
   AdamW<Copy> optimizer(segments, owned, {}, OptimizerConfig{});
   const GradientNorm norm(segments, owned, Indexing::flat);
-  State s{start(), std::vector<Copy>(leaf<float>(0).size(), Copy(0.0f)), {}};
+  State s;
+  const DeviceList<float> master(start());
+  const DeviceList<Copy> compute(table.flat_size);
   for (int step = 0; step < kSteps; ++step) {
     std::vector<std::vector<float>> all;
     for (int64_t r = 0; r < test_session().size(); ++r) all.push_back(gradient(r, step));
-    const std::vector<float> sum = tree_of<float>(all);
+    const DeviceList<float> sum(tree_of<float>(all));
     const double scale = scale_of(norm.square_sums(sum.data()).sum.value(), s);
-    optimizer.update(s.master.data(), sum.data(), s.compute.data(), kRate, scale);
+    optimizer.update(master.data(), sum.data(), compute.data(), kRate, scale);
   }
+  s.master = master.host();
+  s.compute = compute.host();
   return s;
 }
 
@@ -75,19 +79,17 @@ class Rank {
   State run() {
     State s;
     const std::vector<float> whole = start();
-    std::vector<float> master = stage_ == 0 ? whole : compacted(whole);
-    std::vector<Copy> compute(
-        static_cast<size_t>(stage_ < 3 ? table_.flat_size : partition_.compact_size(me_)),
-        Copy(0.0f));
+    const DeviceList<float> master(stage_ == 0 ? whole : compacted(whole));
+    const DeviceList<Copy> compute(stage_ < 3 ? table_.flat_size : partition_.compact_size(me_));
     for (int step = 0; step < kSteps; ++step) {
-      const std::vector<float> sum = stage_ < 2 ? flat_sum(step) : compact_sum(step);
+      const DeviceList<float> sum = stage_ < 2 ? flat_sum(step) : compact_sum(step);
       ExactSum squares = norm_.square_sums(sum.data()).sum;
       if (stage_ > 0) groups_.shard.all_reduce(squares.words(), ExactSum::kWords, ReduceOp::sum);
       optimizer_.update(master.data(), sum.data(), compute.data(), kRate,
                         scale_of(squares.value(), s));
     }
     s.master = everywhere<float>(master, stage_ == 0);
-    s.compute = stage_ == 0  ? compute
+    s.compute = stage_ == 0  ? compute.host()
                 : stage_ < 3 ? gathered(compute)
                              : everywhere<Copy>(compute, false);
     return s;
@@ -101,28 +103,31 @@ class Rank {
     return compact;
   }
 
-  std::vector<float> flat_sum(int step) {
+  DeviceList<float> flat_sum(int step) {
     GradientReducer<float> reducer(
         groups_.shard, groups_.replica, partition_,
         {ElementType::fp32, ReduceTime::during_backward,
          stage_ == 0 ? ReducerResult::everywhere : ReducerResult::at_owner});
-    std::vector<float> sum = gradient(test_session().rank(), step);
+    const DeviceList<float> sum(gradient(test_session().rank(), step));
     reducer.begin(sum.data());
     for (auto b = static_cast<int64_t>(table_.blocks.size()) - 1; b >= 0; --b) reducer.ready(b);
     reducer.finish();
     return sum;
   }
 
-  std::vector<float> compact_sum(int step) {
-    std::vector<float> sum(static_cast<size_t>(partition_.compact_size(me_)), 0.0f);
+  DeviceList<float> compact_sum(int step) {
+    const DeviceList<float> own(gradient(test_session().rank(), step));
+    const DeviceList<float> sum(partition_.compact_size(me_));
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
     BlockReducer<float> reducer(groups_.shard, groups_.replica, partition_, ElementType::fp32,
                                 [&](int64_t, const OwnedRange& range, const float* part) {
-                                  std::copy_n(part, range.size, sum.begin() + range.compact);
+                                  device::copy(sum.data() + range.compact, part,
+                                               range.size * kBytes);
                                 });
     for (auto b = static_cast<int64_t>(table_.blocks.size()) - 1; b >= 0; --b) {
       float* scratch = reducer.acquire(b);
       const BlockSpan& span = table_.blocks[static_cast<size_t>(b)];
-      std::copy_n(gradient(test_session().rank(), step).begin() + span.offset, span.size, scratch);
+      device::copy(scratch, own.data() + span.offset, span.size * kBytes);
       reducer.submit(b, scratch);
     }
     reducer.drain();
@@ -131,23 +136,23 @@ class Rank {
   }
 
   template <class T>
-  std::vector<T> gathered(std::vector<T> flat) {
+  std::vector<T> gathered(const DeviceList<T>& flat) {
     ParameterGather<T>(groups_.shard, partition_).gather_all(flat.data());
-    return flat;
+    return flat.host();
   }
 
   // Block by block, as stage 3 gathers.
   template <class T>
-  std::vector<T> everywhere(const std::vector<T>& own, bool is_flat) {
-    if (is_flat) return own;
-    std::vector<T> flat(static_cast<size_t>(table_.flat_size), T(0.0f));
+  std::vector<T> everywhere(const DeviceList<T>& own, bool is_flat) {
+    if (is_flat) return own.host();
+    const DeviceList<T> flat(table_.flat_size);
     ParameterGather<T> gather(groups_.shard, partition_);
     std::vector<Request> requests;
     for (size_t b = 0; b < table_.blocks.size(); ++b)
       requests.push_back(
           gather.start(static_cast<int64_t>(b), own.data(), flat.data() + table_.blocks[b].offset));
     for (Request& request : requests) request.wait();
-    return flat;
+    return flat.host();
   }
 
   const ParameterTable table_ = problem_table();

@@ -62,8 +62,13 @@ void DistributedModel::for_each(const std::vector<OwnedRange>& owned, Indexing i
 void DistributedModel::set_parameters(const Global& values) {
   const Indexing indexing = store_.master_indexing();
   const auto all = own_everything(blueprint_.parameters.flat_size);
-  for_each(indexing == Indexing::flat ? all : blueprint_.owned, indexing,
-           [&](int64_t at, int64_t global) { store_.master()[at] = values[global]; });
+  std::vector<double> master;
+  const auto put = [&](int64_t at, int64_t global) {
+    if (at >= static_cast<int64_t>(master.size())) master.resize(at + 1, 0.0);
+    master[at] = values[global];
+  };
+  for_each(indexing == Indexing::flat ? all : blueprint_.owned, indexing, put);
+  write_to(store_.master(), master);
 }
 
 std::vector<TokenBatch> DistributedModel::own(const std::vector<Tokens>& batch) const {
@@ -90,7 +95,7 @@ double DistributedModel::train(const std::vector<Tokens>& batch, double scale) {
   blocks_.begin_step();
   const std::vector<double> losses = pipeline_.train(own(batch), scale);
   blocks_.finish_step();
-  sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp());
+  sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp(), tied_room_);
   return total(losses);
 }
 
@@ -102,7 +107,12 @@ DistributedModel::Gathered DistributedModel::gradient() {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   Global least(whole_.flat_size, kNone), most(whole_.flat_size, -kNone);
   const Indexing indexing = blocks_.sums_indexing();
-  const double* sums = blocks_.sums();
+  int64_t size = blueprint_.parameters.flat_size;
+  if (indexing == Indexing::compact) {
+    size = 0;
+    for (const OwnedRange& r : blueprint_.owned) size = std::max(size, r.compact + r.size);
+  }
+  const auto sums = host_copy(blocks_.sums(), size);
   for_each(blueprint_.owned, indexing, [&](int64_t at, int64_t global) {
     least[global] = std::min(least[global], sums[at]);
     most[global] = std::max(most[global], sums[at]);

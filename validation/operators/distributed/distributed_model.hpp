@@ -57,6 +57,7 @@ class DistributedModel {
   DataParallelBlocks<double> blocks_;
   Stage<double> stage_;
   Pipeline<double> pipeline_;
+  Buffer<double> tied_room_;
 };
 
 /// A way to spread a model.

@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "../../device_list.hpp"
 #include "../../mpi_main.hpp"
 #include "core/random.hpp"
+#include "parallel/tree_sum.hpp"
 
 namespace espalier::check {
 namespace {
@@ -81,11 +83,11 @@ bool same_bits(const T* a, const T* b, int64_t count) {
 template <class T, class C>
 std::vector<T> reduced(const TensorSplit& split, const std::vector<C>& partial, int64_t tokens) {
   TensorParallel<T> tp(&world(), split);
-  std::vector<T> out(static_cast<size_t>(split.tokens(tokens).count * kWidth));
-  std::vector<C> received(
-      static_cast<size_t>((split.ranks - 1) * split.local(tokens).count * kWidth));
-  tp.template reduce<C>(partial.data(), out.data(), tokens, kWidth, received.data());
-  return out;
+  const DeviceList<C> in(partial);
+  const DeviceList<T> out(split.tokens(tokens).count * kWidth);
+  const DeviceList<C> received((split.ranks - 1) * split.local(tokens).count * kWidth);
+  tp.template reduce<C>(in.data(), out.data(), tokens, kWidth, received.data());
+  return out.host();
 }
 
 template <class T, class C>
@@ -132,8 +134,9 @@ TEST(TensorParallel, SmallSumsAreTheSameOnEveryRank) {
     TensorParallel<float> tp(&world(), split);
     std::vector<std::vector<float>> all;
     for (int64_t r = 0; r < split.ranks; ++r) all.push_back(leaf<float>(77, r));
-    std::vector<float> data = all[static_cast<size_t>(split.rank)];
-    tp.sum(data.data(), 77);
+    const DeviceList<float> list(all[static_cast<size_t>(split.rank)]);
+    tp.sum(list.data(), 77);
+    const std::vector<float> data = list.host();
     const auto expected = tree_of<float>(all);
     EXPECT_TRUE(same_bits(data.data(), expected.data(), 77));
     tp.sum(nullptr, 0);
@@ -150,9 +153,10 @@ double dot_over_ranks(const std::vector<double>& a, const std::vector<double>& b
 std::vector<double> gathered(const TensorSplit& split, const std::vector<double>& own,
                              int64_t tokens) {
   TensorParallel<double> tp(&world(), split);
-  std::vector<double> all(static_cast<size_t>(tokens * kWidth), -99.0);
-  tp.gather(own.data(), all.data(), tokens, kWidth);
-  return all;
+  const DeviceList<double> mine(own);
+  const DeviceList<double> all(std::vector<double>(static_cast<size_t>(tokens * kWidth), -99.0));
+  tp.gather(mine.data(), all.data(), tokens, kWidth);
+  return all.host();
 }
 
 /// Splits for which <reduce x, u> != <x, gather u>, or, where tokens are not cut and gradients are
@@ -208,7 +212,9 @@ void check_share() {
         if (mine) std::copy(values.begin(), values.end(), all.begin() + i * kCount);
         std::copy(values.begin(), values.end(), expected.begin() + i * kCount);
       }
-      tp.template share<E>(all.data(), kCount, sharers);
+      const DeviceList<E> list(all);
+      tp.template share<E>(list.data(), kCount, sharers);
+      all = list.host();
       EXPECT_TRUE(same_bits(all.data(), expected.data(), run * kCount))
           << sharers << " sharers, " << local << " shards a rank";
     }
@@ -231,8 +237,11 @@ TEST(TensorParallel, ShareIsTheTransposeOfTheSumOfItsParts) {
     const auto u = whole_numbers<double>(size, 80 + split.rank);
     std::vector<double> all(static_cast<size_t>(size), 0.0), sum = u;
     std::copy(x.begin(), x.end(), all.begin() + first);
-    tp.share(all.data(), kCount, split.shards);
-    tp.sum(sum.data(), size);
+    const DeviceList<double> all_list(all), sum_list(sum);
+    tp.share(all_list.data(), kCount, split.shards);
+    tp.sum(sum_list.data(), size);
+    all = all_list.host();
+    sum = sum_list.host();
     const std::vector<double> part(sum.begin() + first, sum.begin() + first + local * kCount);
     EXPECT_EQ(dot_over_ranks(all, u), dot_over_ranks(x, part));
   }
@@ -244,12 +253,13 @@ TEST(TensorParallel, OneRankNeedsNobody) {
   alone.sequence = true;
   TensorParallel<float> tp(nullptr, alone);
   const auto x = leaf<float>(3 * kWidth, 0);
-  std::vector<float> out(x.size()), all(x.size()), sum = x, shared = x;
-  tp.reduce<float>(x.data(), out.data(), 3, kWidth, nullptr);
-  tp.gather(x.data(), all.data(), 3, kWidth);
+  const auto size = static_cast<int64_t>(x.size());
+  const DeviceList<float> in(x), out(size), all(size), sum(x), shared(x);
+  tp.reduce<float>(in.data(), out.data(), 3, kWidth, nullptr);
+  tp.gather(in.data(), all.data(), 3, kWidth);
   tp.sum(sum.data(), 3 * kWidth);
   tp.share(shared.data(), 3 * kWidth, 1);
-  for (const auto* result : {&out, &all, &sum, &shared}) EXPECT_EQ(*result, x);
+  for (const auto* result : {&out, &all, &sum, &shared}) EXPECT_EQ(result->host(), x);
 }
 
 // Run with ESPALIER_TEST_BREAK=tensor_sum or sequence_gather.

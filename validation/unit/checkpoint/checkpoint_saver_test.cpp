@@ -24,12 +24,12 @@ class CheckpointSaverTest {
 
   std::string root() const { return folder.file("checkpoints"); }
   CheckpointSaver make() {
-    return CheckpointSaver(root(), world(), config, problem.layout.tensors, StoredType::fp32,
+    return CheckpointSaver(root(), world(), config, problem.layout.tensors, StateTypes{},
                            test_session().allows_threads());
   }
   SaveRequest request(int64_t step, SaveMode mode) {
     SaveRequest r;
-    r.slabs = share_of_slabs(problem.slabs, 4, world().rank(), world().size());
+    r.slabs = share_of_slabs(problem.slabs, world().rank(), world().size());
     r.progress = problem.progress;
     r.history = problem.history;
     r.manifest.step = step;
@@ -84,7 +84,7 @@ TEST(CheckpointSaver, BothModesWriteTheSameBytes) {
   EXPECT_EQ(t.bytes(5), first);
   EXPECT_TRUE(CheckpointStore(t.root()).find("5").is_verified);
   EXPECT_EQ(CheckpointStore(t.root()).latest(), checkpoint_name(5));
-  const int64_t own = slab_bytes(request.slabs, 4);
+  const int64_t own = slab_bytes(request.slabs);
   EXPECT_EQ(saver.snapshot_bytes(), own);
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "deck/key_table.hpp"
 #include "scratch_folder.hpp"
+#include "tensor/types.hpp"
 
 namespace espalier {
 namespace {
@@ -39,7 +40,8 @@ void check_round_trip() {
   const ScratchFolder folder;
   const std::string path = folder.file("model.h5");
   const std::vector<Real> values = sample_values<Real>();
-  write_model<Real>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
+  write_model(path, nullptr, kRows, StoredTypeOf<Real>::kType, whole_slabs(kRows, values.data()),
+              sample_info());
   std::vector<Real> read(values.size(), Real(-99));
   const ModelInfo info = read_model(path, nullptr, kRows, read.data());
   EXPECT_EQ(info.deck, sample_info().deck);
@@ -64,11 +66,36 @@ TEST(ModelFile, ReturnsWhatWasWrittenDouble) {
   check_round_trip<double>();
 }
 
+// The file of bf16 weights, for a reader that computes in fp32.
+TEST(ModelFile, Bf16IsWidened) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("model.h5");
+  const std::vector<float> values = sample_values<float>();
+  std::vector<bf16> narrow(values.begin(), values.end());
+  TensorSlabs slabs = whole_slabs(kRows, values.data());
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    slabs[i].data = narrow.data() + kRows[i].offset;
+    slabs[i].type = StoredType::bf16;
+  }
+  write_model(path, nullptr, kRows, StoredType::bf16, slabs, sample_info());
+  std::vector<float> read(values.size(), -99.0f);
+  read_model(path, nullptr, kRows, read.data());
+  for (const TensorRow& row : kRows)
+    for (int64_t i = row.offset; i < row.offset + shape_bytes(row.shape, 1); ++i)
+      EXPECT_EQ(read[static_cast<size_t>(i)], static_cast<float>(narrow[static_cast<size_t>(i)]));
+  std::vector<double> wide(values.size());
+  EXPECT_THROW(read_model(path, nullptr, kRows, wide.data()), DataError);
+  // Slabs of another type than the file's are a fault of the program.
+  EXPECT_THROW(write_model(path, nullptr, kRows, StoredType::fp32, slabs, sample_info()),
+               InternalError);
+}
+
 TEST(ModelFile, ListsEveryTensorThatDoesNotFit) {
   const ScratchFolder folder;
   const std::string path = folder.file("model.h5");
   const std::vector<float> values = sample_values<float>();
-  write_model<float>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
+  write_model(path, nullptr, kRows, StoredType::fp32, whole_slabs(kRows, values.data()),
+              sample_info());
   const std::vector<TensorRow> other{{"embedding.token.weight", {5, 4}, 0},
                                      {"layers.1.attention.norm.weight", {3}, 32},
                                      {"final_norm.weight", {3}, 48}};
@@ -101,7 +128,8 @@ TEST(ModelFile, RefusesOtherFormatsAndDamagedDecks) {
 
   const std::string path = folder.file("model.h5");
   const std::vector<float> values = sample_values<float>();
-  write_model<float>(path, nullptr, kRows, whole_slabs(kRows, values.data()), sample_info());
+  write_model(path, nullptr, kRows, StoredType::fp32, whole_slabs(kRows, values.data()),
+              sample_info());
   std::string bytes = file_bytes(path);
   const size_t at = bytes.find("seed = 9");
   ASSERT_NE(at, std::string::npos);
@@ -133,8 +161,8 @@ TEST(GradientDump, CarriesEveryModelKey) {
   const DumpTokens batch{2, 3, tokens.data(), tokens.data(), tokens.data(), tokens.data()};
   const std::vector<float> values = sample_values<float>();
   const TensorSlabs slabs = whole_slabs(kRows, values.data());
-  write_gradient_dump<float>(path, nullptr, kRows, slabs, slabs, batch, config,
-                             {"0.1.0", "[model]\n", 2.5});
+  write_gradient_dump(path, nullptr, kRows, {}, slabs, slabs, batch, config,
+                      {"0.1.0", "[model]\n", 2.5});
   TensorFileReader in(path, nullptr);
   Config read;
   read_model_attributes(in, "model", read);

@@ -164,7 +164,7 @@ TEST(OwnedSlabs, MakeTheFileOfOneRank) {
       const TensorSlabs own = owned_slabs(b.parameters, b.owned, indexing, buffers.back().data());
       slabs.insert(slabs.end(), own.begin(), own.end());
     }
-    write_model<float>(folder.file("model.h5"), nullptr, rows, slabs, {});
+    write_model(folder.file("model.h5"), nullptr, rows, StoredType::fp32, slabs, {});
     std::vector<float> read(expected.size());
     read_model(folder.file("model.h5"), nullptr, rows, read.data());
     for (const ParameterSpec& p : whole.parameters)

@@ -51,8 +51,8 @@ void write_content(const std::string& path, const Comm* ranks) {
   info.program_version = "0.1.0";
   info.deck = std::string(90000, '#');
   info.step = 12;
-  write_model<float>(path, ranks, rows, rows_of_this_rank(whole_slabs(rows, flat.data()), ranks),
-                     info);
+  write_model(path, ranks, rows, StoredType::fp32,
+              rows_of_this_rank(whole_slabs(rows, flat.data()), ranks), info);
 }
 
 TEST(ParallelFile, BytesDoNotDependOnTheRanks) {

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "grid/comm.hpp"
 #include "scratch_folder.hpp"
 #include "state_problem.hpp"
+#include "tensor/types.hpp"
 
 namespace espalier {
 namespace {
@@ -117,6 +119,101 @@ TEST_F(StateFile, PartsAreReadFromWhereTheyStand) {
   EXPECT_EQ(part[1], whole[5]);
   EXPECT_EQ(part[2], whole[7]);
   EXPECT_EQ(part[3], whole[8]);
+}
+
+// Parameters in bf16 beside moments in fp32: in their own width, and for a run with either master.
+TEST_F(StateFile, Bf16ParametersComeBackInBothTypes) {
+  std::vector<bf16> narrow(17);
+  for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = bf16(problem.values[i]);
+  narrow[3].bits = 0x7fc1;  // a NaN keeps its bits
+  for (size_t i = 0; i < 2; ++i) {
+    problem.slabs[i].data = narrow.data() + (i == 0 ? 0 : 5);
+    problem.slabs[i].type = StoredType::bf16;
+  }
+  problem.layout.types.parameters = StoredType::bf16;
+  for (const int64_t count : {1, 3}) {
+    problem.layout.files = count;
+    std::filesystem::remove_all(folder());
+    const auto files = write();
+    StateReader reader(folder(), files, nullptr);
+    EXPECT_EQ(reader.types().parameters, StoredType::bf16);
+    EXPECT_EQ(reader.types().moments, StoredType::fp32);
+    reader.require(problem.layout.tensors, StoredType::fp32);
+    reader.verify();
+    const std::vector<bf16> expected = narrow;
+    std::fill(narrow.begin(), narrow.end(), bf16(0.0f));
+    reader.read(targets_of(problem.slabs));
+    EXPECT_EQ(std::memcmp(narrow.data(), expected.data(), 17 * sizeof(bf16)), 0);
+    reader.require_intact(problem.slabs, Comm());
+    narrow[7].bits ^= 1;
+    expect_refused("parameters/linear.weight",
+                   [&] { reader.require_intact(problem.slabs, Comm()); });
+    narrow = expected;
+    float wide[6] = {};
+    reader.read({{"parameters/linear.weight", {1, 1}, {3, 2}, wide}});
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(wide[i],
+                static_cast<float>(narrow[static_cast<size_t>(5 + 3 + i / 2 * 3 + 1 + i % 2)]));
+    expect_refused("expected fp64",
+                   [&] { reader.require(problem.layout.tensors, StoredType::fp64); });
+  }
+}
+
+TEST_F(StateFile, Fp32ParametersAreRoundedForABf16Master) {
+  problem.values[6] = 1.0f + 0x1p-8f + 0x1p-20f;  // nearest is up
+  problem.values[7] = 1.0f + 0x1p-8f;             // a tie: to even, down
+  const auto files = write();
+  StateReader reader(folder(), files, nullptr);
+  bf16 narrow[12];
+  reader.read({{"parameters/linear.weight", {0, 0}, {4, 3}, narrow, StoredType::bf16}});
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(narrow[i].bits, bf16(problem.values[5 + i]).bits) << i;
+  EXPECT_EQ(static_cast<float>(narrow[1]), 1.0f + 0x1p-7f);
+  EXPECT_EQ(static_cast<float>(narrow[2]), 1.0f);
+}
+
+// A tensor larger than the buffer that it is converted through.
+TEST_F(StateFile, ConvertsLargeTensorsPieceByPiece) {
+  constexpr int64_t kRows = 700, kColumns = 900;
+  std::vector<float> values(kRows * kColumns), zeros(values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.37f * static_cast<float>(i % 7919);
+  problem.layout.tensors = {{"w", {kRows, kColumns}, 0}};
+  problem.slabs.clear();
+  for (const char* group : {kParameterGroup, kFirstMomentGroup, kSecondMomentGroup})
+    problem.slabs.push_back({std::string(group) + "/w",
+                             {0, 0},
+                             {kRows, kColumns},
+                             group == kParameterGroup ? values.data() : zeros.data()});
+  const auto files = write();
+  StateReader reader(folder(), files, nullptr);
+  std::vector<bf16> part((kRows - 3) * (kColumns - 5));
+  reader.read({{"parameters/w", {2, 4}, {kRows - 3, kColumns - 5}, part.data(), StoredType::bf16}});
+  int64_t wrong = 0;
+  for (int64_t r = 0; r < kRows - 3; ++r)
+    for (int64_t c = 0; c < kColumns - 5; ++c)
+      wrong += part[static_cast<size_t>(r * (kColumns - 5) + c)].bits !=
+               bf16(values[static_cast<size_t>((r + 2) * kColumns + c + 4)]).bits;
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(StateFile, OtherTypesAreRefused) {
+  const auto refuse = [&](StoredType parameters, StoredType moments, const std::string& what) {
+    std::filesystem::remove_all(folder());
+    const auto files = write_by_hand([&](TensorFileWriter& file) {
+      add_head(file, 0);
+      const std::vector<double> any(2);
+      file.create_dataset("parameters/a", {2}, parameters);
+      file.create_dataset("optimizer/first_moment/a", {2}, moments);
+      file.create_dataset("optimizer/second_moment/a", {2}, moments);
+      for (const char* name :
+           {"parameters/a", "optimizer/first_moment/a", "optimizer/second_moment/a"})
+        file.write_replicated(name, any.data());
+    });
+    expect_refused(what, [&] { StateReader(folder(), files, nullptr); });
+  };
+  refuse(StoredType::fp16, StoredType::fp32, "parameters/a is stored as fp16, expected fp32");
+  refuse(StoredType::fp32, StoredType::bf16, "first_moment/a is stored as bf16, expected fp32");
+  refuse(StoredType::bf16, StoredType::fp64, "its parameters are stored as bf16, its moments as");
+  refuse(StoredType::fp32, StoredType::fp64, "its parameters are stored as fp32, its moments as");
 }
 
 TEST_F(StateFile, AnotherModelIsRefusedTensorByTensor) {

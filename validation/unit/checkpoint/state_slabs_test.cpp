@@ -41,8 +41,8 @@ TEST(StateSlabs, SharesAreDisjointAndTogetherTheWhole) {
     TensorSlabs together;
     int64_t most = 0;
     for (int64_t part = 0; part < parts; ++part) {
-      const TensorSlabs share = share_of_slabs(content.slabs, 4, part, parts);
-      most = std::max(most, slab_bytes(share, 4));
+      const TensorSlabs share = share_of_slabs(content.slabs, part, parts);
+      most = std::max(most, slab_bytes(share));
       together.insert(together.end(), share.begin(), share.end());
     }
     EXPECT_EQ(elements(together), elements(content.slabs)) << parts << " parts";
@@ -53,15 +53,14 @@ TEST(StateSlabs, SharesAreDisjointAndTogetherTheWhole) {
 
 TEST(StateSlabs, SumsOfSharesAddUp) {
   const Content content;
-  const auto whole = sum_slabs(content.slabs, 4);
+  const auto whole = sum_slabs(content.slabs);
   std::map<std::string, uint64_t> sum;
   for (int64_t part = 0; part < 3; ++part)
-    for (const auto& [name, s] : sum_slabs(share_of_slabs(content.slabs, 4, part, 3), 4))
-      sum[name] += s;
+    for (const auto& [name, s] : sum_slabs(share_of_slabs(content.slabs, part, 3))) sum[name] += s;
   EXPECT_EQ(sum, whole);
   TensorSlabs moved = content.slabs;
   moved[0].offset[0] += 1;
-  EXPECT_NE(sum_slabs(moved, 4)["a"], sum_slabs(content.slabs, 4)["a"]);
+  EXPECT_NE(sum_slabs(moved)["a"], sum_slabs(content.slabs)["a"]);
 }
 
 TEST(StateSlabs, TargetsAreWhereTheSlabsStand) {
@@ -77,12 +76,12 @@ TEST(StateSlabs, SnapshotKeepsTheValuesOfItsTime) {
   Content content;
   SlabSnapshot snapshot;
   const auto before = elements(content.slabs);
-  const TensorSlabs copy = snapshot.take(content.slabs, 4);
+  const TensorSlabs copy = snapshot.take(content.slabs);
   const int64_t bytes = snapshot.bytes();
   EXPECT_EQ(bytes, 47 * 4);
   for (float& v : content.values) v = -1.0f;
   EXPECT_EQ(elements(copy), before);
-  EXPECT_EQ(elements(snapshot.take(content.slabs, 4)), elements(content.slabs));
+  EXPECT_EQ(elements(snapshot.take(content.slabs)), elements(content.slabs));
   EXPECT_EQ(snapshot.bytes(), bytes);
 }
 

@@ -64,7 +64,11 @@ TEST(DeckChanges, EverySectionHasItsMeaning) {
       {"data.prefetch_steps", ChangeKind::conduct},
       {"checkpoint.interval", ChangeKind::conduct},
       {"monitor.log_interval", ChangeKind::conduct},
-      {"schedule.warmup_steps", ChangeKind::arithmetic}};
+      {"schedule.warmup_steps", ChangeKind::arithmetic},
+      {"numerics.kernels", ChangeKind::arithmetic},
+      {"numerics.graphs", ChangeKind::conduct},
+      {"grid.share_devices", ChangeKind::conduct},
+      {"grid.device_transport", ChangeKind::conduct}};
   Config after;
   after.run.seed = 9;
   after.run.directory = "elsewhere";
@@ -76,6 +80,10 @@ TEST(DeckChanges, EverySectionHasItsMeaning) {
   after.checkpoint.interval = 3;
   after.monitor.log_interval = 9;
   after.schedule.warmup_steps = 4;
+  after.numerics.kernels = Kernels::portable;
+  after.numerics.graphs = true;
+  after.grid.share_devices = true;
+  after.grid.device_transport = DeviceTransport::staged;
   EXPECT_EQ(kinds(Config{}, after), expected);
 }
 

@@ -10,11 +10,14 @@
 #include <cstring>
 #include <limits>
 
+#include "../../device_list.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 
 namespace espalier {
 namespace {
+
+using check::DeviceList;
 
 OptimizerConfig config() {
   OptimizerConfig c;
@@ -47,16 +50,17 @@ double draw(uint64_t purpose, int64_t i) {
 // formulas (p *= 1 - lr wd; m, v; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)) in
 // decimal arithmetic of 60 digits.
 TEST(AdamW, FollowsPyTorchsFormula) {
-  const double gradients[4][3] = {
+  const DeviceList<double> gradients[4] = {
       {0.5, -0.25, 2.0}, {-1.0, 0.125, 1e-3}, {0.0625, 3.0, -0.75}, {0.0, 1e-9, 0.5}};
   const double expected[4][3] = {{0.98900000020000000, -0.48950000039999998, 0.23975000005000000},
                                  {0.99164473965895929, -0.48632680605560377, 0.23272000325867757},
                                  {0.99313494140649028, -0.49186195517281976, 0.22983014837461793},
                                  {0.99420129580132716, -0.49636684283215237, 0.22609758274247359}};
-  double w[3] = {1.0, -0.5, 0.25};
+  const DeviceList<double> weights = {1.0, -0.5, 0.25};
   auto optimizer = whole<double>(3, {segment(0, 3)});
   for (int step = 0; step < 4; ++step) {
-    optimizer.update(w, gradients[step], nullptr, 0.01, 1.0);
+    optimizer.update(weights.data(), gradients[step].data(), nullptr, 0.01, 1.0);
+    const auto w = weights.host();
     for (int i = 0; i < 3; ++i) EXPECT_NEAR(w[i], expected[step][i], 4e-16) << step << " " << i;
   }
   EXPECT_EQ(optimizer.state().updates, 4);
@@ -82,26 +86,31 @@ void expect_plain_loop(double tolerance) {
   const std::vector<OptimizerSegment> segments = {segment(3, 35000),
                                                   segment(35010, 4001, WeightDecay::none)};
   const bool separate = !std::is_same_v<T, Real>;
-  std::vector<Real> w(kSize), g(kSize);
-  std::vector<T> compute(separate ? kSize : 0, T(7.0f));
+  std::vector<Real> start(kSize), g(kSize);
   std::vector<Plain> plain(kSize);
-  for (int64_t i = 0; i < kSize; ++i) plain[i].w = w[i] = static_cast<Real>(draw(1, i));
-  const std::vector<Real> start = w;
+  for (int64_t i = 0; i < kSize; ++i) plain[i].w = start[i] = static_cast<Real>(draw(1, i));
+  const DeviceList<Real> weights(start);
+  const DeviceList<T> copy(std::vector<T>(separate ? kSize : 0, T(7.0f)));
   auto optimizer = whole<T>(kSize, segments);
   for (int t = 1; t <= 5; ++t) {
     for (int64_t i = 0; i < kSize; ++i)
       g[i] = static_cast<Real>(draw(10 + static_cast<uint64_t>(t), i));
-    optimizer.update(w.data(), g.data(), separate ? compute.data() : nullptr, 1e-2, 0.125);
+    const DeviceList<Real> gradient(g);
+    optimizer.update(weights.data(), gradient.data(), separate ? copy.data() : nullptr, 1e-2,
+                     0.125);
     for (size_t s = 0; s < segments.size(); ++s)
       for (int64_t i = segments[s].offset; i < segments[s].offset + segments[s].size; ++i)
         plain[i].update(0.125L * g[i], config(), 1e-2L, s == 0, t);
   }
+  const auto w = weights.host();
+  const auto compute = copy.host();
+  const auto first_moment = host_copy(optimizer.first_moment(), kSize);
   for (int64_t i = 0; i < kSize; ++i) {
     const bool is_inside = (i >= 3 && i < 35003) || (i >= 35010 && i < 39011);
     ASSERT_NEAR(w[i], static_cast<double>(plain[i].w), tolerance) << i;
     if (!is_inside) {
       ASSERT_EQ(w[i], start[i]) << i;
-      ASSERT_EQ(optimizer.first_moment()[i], 0.0) << i;
+      ASSERT_EQ(first_moment[i], 0.0) << i;
     }
     if (separate) {
       ASSERT_EQ(static_cast<float>(compute[i]), is_inside ? static_cast<float>(T(w[i])) : 7.0f)
@@ -135,20 +144,22 @@ void expect_same_bits_everywhere() {
       std::vector<OptimizerSegment> segments;
       for (int64_t first = 0; first < kLength; first += length)
         segments.push_back(segment(offset + first, std::min(length, kLength - first)));
-      std::vector<Real> w(kLength + offset), g(kLength + offset);
+      std::vector<Real> start(kLength + offset), g(kLength + offset);
+      for (int64_t i = 0; i < kLength; ++i) start[offset + i] = static_cast<Real>(draw(1, i));
+      const DeviceList<Real> weights(start);
       auto optimizer = whole<Real>(kLength + offset, segments);
       for (int t = 0; t < 3; ++t) {
-        for (int64_t i = 0; i < kLength; ++i) {
-          if (t == 0) w[offset + i] = static_cast<Real>(draw(1, i));
+        for (int64_t i = 0; i < kLength; ++i)
           g[offset + i] = static_cast<Real>(draw(20 + static_cast<uint64_t>(t), i));
-        }
-        optimizer.update(w.data(), g.data(), nullptr, 1e-3, 0.3);
+        const DeviceList<Real> gradient(g);
+        optimizer.update(weights.data(), gradient.data(), nullptr, 1e-3, 0.3);
       }
-      std::vector<Real> got(w.begin() + offset, w.end());
-      got.insert(got.end(), optimizer.first_moment() + offset,
-                 optimizer.first_moment() + offset + kLength);
-      got.insert(got.end(), optimizer.second_moment() + offset,
-                 optimizer.second_moment() + offset + kLength);
+      std::vector<Real> got;
+      for (const Real* from :
+           {weights.data(), optimizer.first_moment(), optimizer.second_moment()}) {
+        const auto part = host_copy(from + offset, kLength);
+        got.insert(got.end(), part.begin(), part.end());
+      }
       if (expected.empty()) expected = got;
       ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(Real)), 0)
           << "offset " << offset << ", segments of " << length;
@@ -165,31 +176,33 @@ TEST(AdamW, GivesTheSameBitsWhereverAValueLiesInDouble) {
 TEST(AdamW, GoesOnFromSavedMomentsAndCount) {
   constexpr int64_t kSize = 500;
   const std::vector<OptimizerSegment> segments = {segment(0, kSize)};
-  std::vector<float> g(kSize), w(kSize);
-  for (int64_t i = 0; i < kSize; ++i) w[i] = static_cast<float>(draw(1, i));
-  std::vector<float> straight = w;
+  std::vector<float> start(kSize);
+  for (int64_t i = 0; i < kSize; ++i) start[i] = static_cast<float>(draw(1, i));
+  const DeviceList<float> straight(start), w(start), g(kSize);
   const auto gradient = [&](int t) {
+    std::vector<float> values(kSize);
     for (int64_t i = 0; i < kSize; ++i)
-      g[i] = static_cast<float>(draw(30 + static_cast<uint64_t>(t), i));
+      values[i] = static_cast<float>(draw(30 + static_cast<uint64_t>(t), i));
+    g.write(values);
     return g.data();
   };
   auto through = whole<float>(kSize, segments);
   for (int t = 0; t < 6; ++t) through.update(straight.data(), gradient(t), nullptr, 1e-3, 1.0);
   auto before = whole<float>(kSize, segments), after = whole<float>(kSize, segments);
   for (int t = 0; t < 3; ++t) before.update(w.data(), gradient(t), nullptr, 1e-3, 1.0);
-  std::copy_n(before.first_moment(), kSize, after.first_moment());
-  std::copy_n(before.second_moment(), kSize, after.second_moment());
+  check::write_to(after.first_moment(), host_copy(before.first_moment(), kSize));
+  check::write_to(after.second_moment(), host_copy(before.second_moment(), kSize));
   after.restore(before.state());
   for (int t = 3; t < 6; ++t) after.update(w.data(), gradient(t), nullptr, 1e-3, 1.0);
-  EXPECT_EQ(w, straight);
+  EXPECT_EQ(w.host(), straight.host());
 }
 
 TEST(AdamW, RefusesAMissingCopy) {
-  float w = 1.0f, g = 1.0f;
+  const DeviceList<float> w = {1.0f}, g = {1.0f};
   auto mixed = whole<bf16>(1, {segment(0, 1)});
-  EXPECT_THROW(mixed.update(&w, &g, nullptr, 1e-3, 1.0), InternalError);
+  EXPECT_THROW(mixed.update(w.data(), g.data(), nullptr, 1e-3, 1.0), InternalError);
   auto plain = whole<float>(1, {segment(0, 1)});
-  EXPECT_THROW(plain.update(&w, &g, &w, 1e-3, 1.0), InternalError);
+  EXPECT_THROW(plain.update(w.data(), g.data(), w.data(), 1e-3, 1.0), InternalError);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "../../device_list.hpp"
 #include "core/error.hpp"
 #include "small_table.hpp"
 
@@ -19,7 +20,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 template <class Real>
 SquareSums whole_sums(const ParameterTable& table, const std::vector<Real>& flat) {
   const GradientNorm norm(make_segments(table), own_everything(table.flat_size), Indexing::flat);
-  return norm.square_sums(flat.data());
+  return norm.square_sums(check::DeviceList<Real>(flat).data());
 }
 
 bool equal_words(ExactSum a, ExactSum b) {
@@ -59,7 +60,7 @@ ExactSum sum_over(int64_t tensor_ranks, int64_t shards, int64_t bucket, BucketJo
     for (int64_t s = 0; s < shards; ++s) {
       const GradientNorm norm(segments, partition.owned_by(s), indexing);
       const auto buffer = indexing == Indexing::flat ? flat : compacted(flat, partition, s);
-      const SquareSums sums = norm.square_sums(buffer.data());
+      const SquareSums sums = norm.square_sums(check::DeviceList<Real>(buffer).data());
       EXPECT_TRUE(sums.is_finite());
       all.add(sums.sum);
     }

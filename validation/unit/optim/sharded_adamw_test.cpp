@@ -5,12 +5,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "../../device_list.hpp"
 #include "core/error.hpp"
 #include "optim/adamw.hpp"
 #include "small_table.hpp"
 
 namespace espalier {
 namespace {
+
+using check::DeviceList;
 
 OptimizerConfig config() {
   OptimizerConfig c;
@@ -38,21 +41,21 @@ struct State {
 // Three updates by one owner of everything.
 template <class T>
 State<T> unsharded(const ParameterTable& table, const Inputs<Acc<T>>& inputs) {
-  State<T> s;
-  s.master = inputs.master;
-  s.compute.assign(s.master.size(), T(0.0f));
+  const DeviceList<Acc<T>> master(inputs.master);
+  const DeviceList<T> compute(table.flat_size);
   AdamW<T> optimizer(make_segments(table), own_everything(table.flat_size), {}, config());
   for (const auto& g : inputs.gradients)
-    optimizer.update(s.master.data(), g.data(),
-                     std::is_same_v<T, Acc<T>> ? nullptr : s.compute.data(), 1e-2, 0.3);
-  s.first.assign(optimizer.first_moment(), optimizer.first_moment() + table.flat_size);
-  s.second.assign(optimizer.second_moment(), optimizer.second_moment() + table.flat_size);
-  return s;
+    optimizer.update(master.data(), DeviceList<Acc<T>>(g).data(),
+                     std::is_same_v<T, Acc<T>> ? nullptr : compute.data(), 1e-2, 0.3);
+  return {master.host(), host_copy(optimizer.first_moment(), table.flat_size),
+          host_copy(optimizer.second_moment(), table.flat_size), compute.host()};
 }
 
 template <class U>
-void scatter(std::vector<U>& flat, const U* compact, const std::vector<OwnedRange>& owned) {
-  for (const OwnedRange& r : owned) std::copy_n(compact + r.compact, r.size, flat.begin() + r.flat);
+void scatter(std::vector<U>& flat, const std::vector<U>& compact,
+             const std::vector<OwnedRange>& owned) {
+  for (const OwnedRange& r : owned)
+    std::copy_n(compact.begin() + r.compact, r.size, flat.begin() + r.flat);
 }
 
 // The same by all shards one after the other, put together again.
@@ -70,19 +73,21 @@ State<T> sharded(const ParameterTable& table, const Inputs<Acc<T>>& inputs,
     const auto& owned = partition.owned_by(shard);
     AdamW<T> optimizer(make_segments(table), owned, indexing, config());
     EXPECT_LE(optimizer.moment_size(), partition.compact_size(shard));
-    auto master = place(indexing.master, start, shard, partition);
-    auto compute = place(indexing.compute, s.compute, shard, partition);
+    const DeviceList<Acc<T>> own_master(place(indexing.master, start, shard, partition));
+    const DeviceList<T> own_compute(place(indexing.compute, s.compute, shard, partition));
     for (const auto& all : inputs.gradients) {
-      const auto g = place(indexing.gradient, all, shard, partition);
-      optimizer.update(master.data(), g.data(),
-                       std::is_same_v<T, Acc<T>> ? nullptr : compute.data(), 1e-2, 0.3);
+      const DeviceList<Acc<T>> g(place(indexing.gradient, all, shard, partition));
+      optimizer.update(own_master.data(), g.data(),
+                       std::is_same_v<T, Acc<T>> ? nullptr : own_compute.data(), 1e-2, 0.3);
     }
-    scatter(s.first, optimizer.first_moment(), owned);
-    scatter(s.second, optimizer.second_moment(), owned);
+    scatter(s.first, host_copy(optimizer.first_moment(), optimizer.moment_size()), owned);
+    scatter(s.second, host_copy(optimizer.second_moment(), optimizer.moment_size()), owned);
+    const auto master = own_master.host();
+    const auto compute = own_compute.host();
     if (indexing.compute == Indexing::flat)
       s.compute = compute;  // what the others own is not touched
     else
-      scatter(s.compute, compute.data(), owned);
+      scatter(s.compute, compute, owned);
     for (const OwnedRange& r : owned)
       std::copy_n(master.begin() + (indexing.master == Indexing::flat ? r.flat : r.compact), r.size,
                   s.master.begin() + r.flat);

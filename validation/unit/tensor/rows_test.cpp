@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -85,32 +86,68 @@ TEST(RowMax, FindsTheGreatestWhereverItStands) {
   EXPECT_EQ(HostRow(0).max(0, -3.0f, [](int64_t) { return 1.0f; }), -3.0f);
 }
 
-TEST(ForEachRow, VisitsEveryElementOnce) {
-  constexpr int64_t kRows = 7, kColumns = 37;
-  Buffer<int> counts("counts", kRows * kColumns);
+// Kernels stand in free functions: nvcc takes none from the private members that TEST() makes.
+std::vector<int> visits_of_rows(int64_t rows, int64_t columns) {
+  const Buffer<int> counts("counts", rows * columns);
   int* data = counts.data();
   for_each_row(
-      "test", kRows, KOKKOS_LAMBDA(const Row& row) {
-        int* at = data + row.index() * kColumns;
-        row.each(kColumns, [=](int64_t j) { at[j] += 1; });
+      "test.rows", rows, KOKKOS_LAMBDA(const Row& row) {
+        int* at = data + row.index() * columns;
+        row.each(columns, [=](int64_t j) { at[j] += 1; });
       });
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, counts);
-  for (int64_t i = 0; i < kRows * kColumns; ++i) ASSERT_EQ(host(i), 1) << i;
+  return host_copy(data, counts.size());
+}
+
+TEST(ForEachRow, VisitsEveryElementOnce) {
+  EXPECT_EQ(visits_of_rows(7, 37), std::vector<int>(7 * 37, 1));
+  EXPECT_EQ(visits_of_rows(1, 1000), std::vector<int>(1000, 1));
+}
+
+// Sums and maxima of rows as kernels see them, whatever the order of additions.
+std::vector<double> sum_and_max(const std::vector<double>& x) {
+  const Buffer<double> values = device_copy("values", x), results("results", 2);
+  const double* from = values.data();
+  double* to = results.data();
+  const int64_t n = values.size();
+  for_each_row(
+      "test.sums", 1, KOKKOS_LAMBDA(const Row& row) {
+        const double sum = row.sum<double>(n, [=](int64_t j) { return from[j]; });
+        const double max = row.max(n, -1e300, [=](int64_t j) { return from[j]; });
+        row.each(2, [=](int64_t j) { to[j] = j == 0 ? sum : max; });
+      });
+  return host_copy(to, 2);
+}
+
+TEST(ForEachRow, SumsAndFindsTheGreatest) {
+  for (const int64_t n : {1, 2, 31, 32, 33, 127, 1000}) {
+    const auto x = draw_numbers<double>(n);
+    const auto found = sum_and_max(x);
+    double size = 0.0;
+    for (const double v : x) size += std::abs(v);
+    EXPECT_NEAR(found[0], reference_sum(x), 1e-15 * size) << n;
+    EXPECT_EQ(found[1], *std::max_element(x.begin(), x.end())) << n;
+  }
+}
+
+/// By column, how often it was visited, and the width of its tile.
+std::pair<std::vector<int>, std::vector<int>> visits_of_tiles(int64_t columns) {
+  const Buffer<int> counts("counts", columns), widths("widths", columns);
+  int *count = counts.data(), *width = widths.data();
+  for_each_column_tile(
+      "test.tiles", columns, KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
+        for (int64_t j = first; j < last; ++j) {
+          count[j] += 1;
+          width[j] = static_cast<int>(last - first);
+        }
+      });
+  return {host_copy(count, columns), host_copy(width, columns)};
 }
 
 TEST(ForEachColumnTile, CoversTheColumnsOnceInTilesOfAtMostTheLimit) {
   for (const int64_t columns : {1, 127, 128, 129, 256, 300}) {
-    Buffer<int> counts("counts", columns), tiles("tiles", 2);
-    int *data = counts.data(), *widest = tiles.data();
-    for_each_column_tile(
-        "test", columns, KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
-          for (int64_t j = first; j < last; ++j) data[j] += 1;
-          if (last - first > widest[0]) widest[0] = static_cast<int>(last - first);
-        });
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, counts);
-    for (int64_t j = 0; j < columns; ++j) ASSERT_EQ(host(j), 1) << j << " of " << columns;
-    const auto width = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, tiles);
-    EXPECT_LE(width(0), kColumnTile);
+    const auto [visits, widths] = visits_of_tiles(columns);
+    EXPECT_EQ(visits, std::vector<int>(columns, 1)) << columns;
+    for (const int width : widths) EXPECT_LE(width, kColumnTile);
   }
 }
 
