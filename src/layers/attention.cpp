@@ -3,7 +3,6 @@
 #include "layers/attention.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "layers/attention_tiles.hpp"
@@ -35,9 +34,8 @@ void softmax_row(Real* score, int64_t keys, KeyRange range, Real scale, int64_t 
   Real* s = score + range.low;
   const int64_t n = range.high - range.low;
   const Real before = tile.greatest[i];
-  const Real top = row.template max<Real>(n, std::numeric_limits<Real>::lowest(), [=](int64_t k) {
-    return s[k];
-  }) * scale;
+  const Real top =
+      row.template max<Real>(n, lowest_number<Real>(), [=](int64_t k) { return s[k]; }) * scale;
   const Real greatest = std::max(before, top);
   row.each(n, [=](int64_t k) { s[k] = exp_value(s[k] * scale - greatest); });
   const Real sum = row.template sum<Real>(n, [=](int64_t k) { return s[k]; });
@@ -75,7 +73,7 @@ void forward_head(const Head<T>& head, const AttentionShape& shape,
   for (int64_t first = 0; first < length; first += kQueryTile) {
     const int64_t last = std::min(first + kQueryTile, length), rows = last - first;
     for (int64_t i = 0; i < rows; ++i) {
-      tile.greatest[i] = std::numeric_limits<Real>::lowest();
+      tile.greatest[i] = lowest_number<Real>();
       tile.denominator[i] = 0;
     }
     std::fill(tile.output, tile.output + rows * dim, Real(0));

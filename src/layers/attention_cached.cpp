@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a few new tokens against cached keys and values: one row a (token, head).
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "layers/attention.hpp"
@@ -31,7 +30,7 @@ void attention_cached(const Mat<T>& heads, const Mat<const T>& qkv, const Mat<co
         const T* q = queries + t * width + head * dim;
         const int64_t at = head / group * dim;
         T* o = out + t * h.heads * dim + head * dim;
-        Real greatest = std::numeric_limits<Real>::lowest(), denominator = 0;
+        Real greatest = lowest_number<Real>(), denominator = 0;
         // The output is summed in its own type's row; generation runs in fp32 or fp64.
         row.each(dim, [=](int64_t d) { o[d] = T(Real(0)); });
         for (int64_t s = 0; s <= start + t; ++s) {

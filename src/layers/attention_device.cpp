@@ -3,7 +3,6 @@
 #include "layers/attention_device.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "cuda/attention.hpp"
 #include "layers/instantiate.hpp"
@@ -30,7 +29,7 @@ void portable_forward(const HeadRows<T>& out, const HeadRows<Acc<T>>& log_sum,
         Real* weights = row.template scratch<Real>(kDeviceTile + c.dim);
         Real* sum = weights + kDeviceTile;
         const T* q = c.query(first + t, head);
-        Real greatest = std::numeric_limits<Real>::lowest(), denominator = 0;
+        Real greatest = lowest_number<Real>(), denominator = 0;
         row.each(c.dim, [=](int64_t d) { sum[d] = 0; });
         for (int64_t s = c.document_start[first + t]; s <= t; s += kDeviceTile) {
           const int64_t n = t + 1 - s < kDeviceTile ? t + 1 - s : kDeviceTile;

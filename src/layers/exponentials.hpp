@@ -3,8 +3,6 @@
 // room.
 #pragma once
 
-#include <limits>
-
 #include "tensor/math.hpp"
 #include "tensor/rows.hpp"
 
@@ -13,8 +11,7 @@ namespace espalier {
 template <class T>
 KOKKOS_INLINE_FUNCTION Acc<T> greatest_logit(const Row& row, const T* z, int64_t n) {
   using Real = Acc<T>;
-  return row.template max<Real>(n, std::numeric_limits<Real>::lowest(),
-                                [=](int64_t v) { return Real(z[v]); });
+  return row.template max<Real>(n, lowest_number<Real>(), [=](int64_t v) { return Real(z[v]); });
 }
 
 template <class T>

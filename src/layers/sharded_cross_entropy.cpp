@@ -2,7 +2,6 @@
 #include "layers/sharded_cross_entropy.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "cuda/classifier.hpp"
@@ -40,7 +39,7 @@ class StreamedTree {
 template <class Real>
 KOKKOS_INLINE_FUNCTION void combine_row(const Real* statistics, int64_t shards, int64_t step,
                                         Real* log_terms, Real* target) {
-  Real greatest = std::numeric_limits<Real>::lowest();
+  Real greatest = lowest_number<Real>();
   Real chosen = 0;
   for (int64_t s = 0; s < shards; ++s) {
     const Real top = statistics[s * step];
@@ -77,7 +76,7 @@ void shard_statistics(T* logits, int64_t stride, int64_t rows, int64_t columns,
         T* z = logits + t * stride;
         Real* mine = statistics + t * kShardStatistics;
         if (targets[t] < 0 || columns == 0) {
-          mine[0] = std::numeric_limits<Real>::lowest();
+          mine[0] = lowest_number<Real>();
           mine[1] = mine[2] = 0;
           return;
         }

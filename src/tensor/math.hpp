@@ -3,11 +3,22 @@
 // a loop over them into vector code. The fp64 forms are the library's and serve the tests.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
+#include <type_traits>
 
 #include "tensor/types.hpp"
 
 namespace espalier {
+
+/// The least finite number; std::numeric_limits is for the host alone.
+template <class Real>
+ESPALIER_FUNCTION constexpr Real lowest_number() {
+  if constexpr (std::is_same_v<Real, float>)
+    return -FLT_MAX;
+  else
+    return -DBL_MAX;
+}
 
 /// e^x for fp32. Reduces by multiples of ln 2, then the Taylor polynomial of degree 7.
 /// Errors  relative error below 2 ulp; 0 below -87.3, infinity above 88.7
