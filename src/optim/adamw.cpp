@@ -191,10 +191,11 @@ void round_all(const Buffer<AdamWChunk>& list, const AdamWIndexing& indexing,
         const AdamWChunk c = chunks[row.index()];
         const float keep = c.decays ? f.keep : 1.0f;
         const Pointers<T> at = p.at(c, indexing);
+        const RoundingStream numbers = stream;  // nvcc: no first capture inside if constexpr
         if constexpr (kOnHost) {
           uint32_t random[kBlock];
           for (int64_t first = 0; first < c.size; first += kBlock) {
-            draw_bits(random, stream, c.number + first);
+            draw_bits(random, numbers, c.number + first);
             const Pointers<T> block = at.behind(first);
             if (c.size - first >= kBlock)
               round_block<T>(block, f, keep, random);
@@ -204,7 +205,7 @@ void round_all(const Buffer<AdamWChunk>& list, const AdamWIndexing& indexing,
         } else {
           row.each(c.size, [&](const int64_t j) {
             const float w = updated<T>(at, f, keep, static_cast<float>(at.compute[j]), j);
-            at.compute[j] = round_stochastically(w, rounding_bits(stream, c.number + j));
+            at.compute[j] = round_stochastically(w, rounding_bits(numbers, c.number + j));
           });
         }
       });
