@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device by the CUDA runtime: choice, memory, its ledger.
+// The device by the CUDA runtime: choice and memory.
 #include <array>
-#include <map>
-#include <mutex>
 
 #include "core/error.hpp"
 #include "core/units.hpp"
 #include "cuda/check.hpp"
 #include "device/device.hpp"
+#include "device/ledger.hpp"
 #ifdef ESPALIER_EMULATED_DEVICE
 #include "emulator/enqueue.hpp"
 #else
@@ -29,18 +28,11 @@ namespace {
 
 using cuda::check;
 
-struct Block {
-  int64_t bytes;
-  std::string label;
-};
-struct Ledger {
-  std::mutex mutex;
-  std::map<uintptr_t, Block> blocks;
-  int64_t now = 0, peak = 0;
-};
-Ledger& ledger() {
-  static auto* l = new Ledger;  // buffers of static objects may outlive any other
-  return *l;
+std::string bus_of(int ordinal) {
+  std::array<char, 32> bus{};
+  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal),
+        "cudaDeviceGetPCIBusId");
+  return bus.data();
 }
 
 bool is_tuned = true;
@@ -59,12 +51,8 @@ int count() {
 
 std::vector<std::string> buses() {
   std::vector<std::string> all;
-  for (int ordinal = 0; ordinal < count(); ++ordinal) {
-    std::array<char, 32> bus{};
-    check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal),
-          "cudaDeviceGetPCIBusId");
-    all.emplace_back(bus.data());
-  }
+  const int devices = count();
+  for (int ordinal = 0; ordinal < devices; ++ordinal) all.push_back(bus_of(ordinal));
   return all;
 }
 
@@ -78,10 +66,7 @@ Description describe() {
   d.minor = properties.minor;
   d.multiprocessors = properties.multiProcessorCount;
   d.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  std::array<char, 32> bus{};
-  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), d.ordinal),
-        "cudaDeviceGetPCIBusId");
-  d.bus = bus.data();
+  d.bus = bus_of(d.ordinal);
   check(cudaDriverGetVersion(&d.driver), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&d.runtime), "cudaRuntimeGetVersion");
   return d;
@@ -110,37 +95,13 @@ void* allocate(int64_t bytes, const std::string& label) {
 #ifdef ESPALIER_EMULATED_DEVICE
   emulator::name_memory(data, label);
 #endif
-  Ledger& l = ledger();
-  const std::lock_guard<std::mutex> lock(l.mutex);
-  l.blocks[reinterpret_cast<uintptr_t>(data)] = {bytes, label};
-  l.now += bytes;
-  if (l.now > l.peak) l.peak = l.now;
+  Ledger::instance().add(data, bytes);
   return data;
 }
 
 void release(void* data) {
-  Ledger& l = ledger();
-  {
-    const std::lock_guard<std::mutex> lock(l.mutex);
-    const auto found = l.blocks.find(reinterpret_cast<uintptr_t>(data));
-    if (found == l.blocks.end()) return;
-    l.now -= found->second.bytes;
-    l.blocks.erase(found);
-  }
+  if (!Ledger::instance().remove(data)) return;
   cudaFree(data);  // a failure here is one of the device itself, and seen elsewhere
-}
-
-int64_t allocated_bytes() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  return ledger().now;
-}
-int64_t peak_allocated_bytes() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  return ledger().peak;
-}
-void reset_peak() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  ledger().peak = ledger().now;
 }
 
 void* allocate_pinned(int64_t bytes) {
@@ -160,13 +121,7 @@ void release_pinned(void* data) {
 }
 
 bool is_device(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  const auto& blocks = ledger().blocks;
-  auto after = blocks.upper_bound(address);
-  if (after == blocks.begin()) return false;
-  --after;
-  return address < after->first + static_cast<uintptr_t>(after->second.bytes);
+  return Ledger::instance().contains(data);
 }
 
 void push_range(const char* name) {

@@ -2,27 +2,16 @@
 // The device of a host build: everything is host memory and is done at once.
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
-#include <unordered_map>
 
 #include "core/error.hpp"
 #include "device/device.hpp"
+#include "device/ledger.hpp"
 
 namespace espalier::device {
 namespace {
 
 constexpr size_t kAlignment = 256;
-
-struct Ledger {
-  std::mutex mutex;
-  std::unordered_map<void*, int64_t> sizes;
-  int64_t now = 0, peak = 0;
-};
-Ledger& ledger() {
-  static auto* l = new Ledger;  // buffers of static objects may outlive any other
-  return *l;
-}
 
 void* allocate_aligned(int64_t bytes, size_t alignment) {
   const size_t rounded = (static_cast<size_t>(bytes) + alignment - 1) / alignment * alignment;
@@ -50,38 +39,13 @@ Memory memory() {
 
 void* allocate(int64_t bytes, const std::string&) {
   void* data = allocate_aligned(bytes, kAlignment);
-  Ledger& l = ledger();
-  const std::lock_guard<std::mutex> lock(l.mutex);
-  l.sizes[data] = bytes;
-  l.now += bytes;
-  if (l.now > l.peak) l.peak = l.now;
+  Ledger::instance().add(data, bytes);
   return data;
 }
 
 void release(void* data) {
-  Ledger& l = ledger();
-  {
-    const std::lock_guard<std::mutex> lock(l.mutex);
-    const auto found = l.sizes.find(data);
-    if (found != l.sizes.end()) {
-      l.now -= found->second;
-      l.sizes.erase(found);
-    }
-  }
+  Ledger::instance().remove(data);
   std::free(data);
-}
-
-int64_t allocated_bytes() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  return ledger().now;
-}
-int64_t peak_allocated_bytes() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  return ledger().peak;
-}
-void reset_peak() {
-  const std::lock_guard<std::mutex> lock(ledger().mutex);
-  ledger().peak = ledger().now;
 }
 
 void* allocate_pinned(int64_t bytes) {

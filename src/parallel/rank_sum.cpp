@@ -7,6 +7,7 @@
 #include "cuda/reduction.hpp"
 #include "parallel/tree_sum.hpp"
 #include "tensor/launch.hpp"
+#include "tensor/streamed_tree.hpp"
 
 namespace espalier {
 namespace {
@@ -21,23 +22,13 @@ void sum_on_host(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
 
 }  // namespace
 
-// Equal trees merge as soon as they stand side by side, as digits carry in a binary counter; what
-// is left at the end is added from the right. That is the tree of TreeSum.
 template <class Wire, class Out>
 void sum_on_device(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
   for_each(
       "ranks.sum", size, KOKKOS_LAMBDA(const int64_t i) {
-        using Real = Acc<Wire>;
-        Real partial[32];  // one a level: enough for 2^31 ranks
-        int count = 0;
-        for (int r = 0; r < pieces.ranks; ++r) {
-          Real sum = static_cast<Real>(pieces.at(r)[i]);
-          for (int carry = r; (carry & 1) != 0; carry >>= 1) sum = partial[--count] + sum;
-          partial[count++] = sum;
-        }
-        Real sum = partial[--count];
-        while (count > 0) sum = partial[--count] + sum;
-        out[i] = static_cast<Out>(sum);
+        StreamedTree<Acc<Wire>> tree;
+        for (int r = 0; r < pieces.ranks; ++r) tree.add(static_cast<Acc<Wire>>(pieces.at(r)[i]));
+        out[i] = static_cast<Out>(tree.sum());
       });
 }
 
