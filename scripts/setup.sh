@@ -12,7 +12,7 @@ build="build-essential cmake ninja-build
 demo="debian-reference-en debian-reference-de debian-reference-fr debian-reference-es
   debian-reference-it debian-reference-pt debian-reference-ja debian-reference-zh-cn"
 test="$demo debian-reference-id debian-reference-pt-br debian-reference-zh-tw
-  manpages-ru manpages-el manpages-uk zstd libboost-context-dev"
+  manpages-ru manpages-el manpages-uk zstd hdf5-tools libboost-context-dev"
 fuzz="clang libclang-rt-14-dev"
 format="clang-format-14"
 
