@@ -114,7 +114,6 @@ struct MemoryAssumptions {
   /// Resident size of the process before the first allocation: measured in a run; the default is
   /// what MPI, HDF5 and the GEMM library were seen to take.
   int64_t runtime_bytes = int64_t{48} << 20;
-  int64_t communication_bytes = 0;  // buffers of the gradient reduction
   OptimizerState optimizer = OptimizerState::allocated;
   /// device: what is computed with lies there, and its copies for files and messages on the host.
   MemorySpace computes_in = MemorySpace::host;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "blueprint/blueprint.hpp"
+#include "blueprint/communication_buffers.hpp"
 #include "blueprint/model_widths.hpp"
 
 namespace espalier {
@@ -122,8 +123,11 @@ MemoryBill make_memory_bill(const Blueprint& b, const MemoryAssumptions& assumpt
   add_in(MemorySpace::host, "prefetched batches",
          batches * b.micro_batches * b.config.batch.micro_batch_size *
              (b.config.batch.seq_length * 4 * 4 + 8));
-  add("communication buffers", assumptions.communication_bytes);
-  if (there == MemorySpace::device) add(kDeviceRuntimeItem, assumptions.device_runtime_bytes);
+  add("communication buffers", communication_buffer_bytes(b));
+  if (there == MemorySpace::device) {
+    add_in(MemorySpace::host, "message staging", message_staging_bytes(b));
+    add(kDeviceRuntimeItem, assumptions.device_runtime_bytes);
+  }
   add_in(MemorySpace::host, "program and libraries", assumptions.runtime_bytes);
   return bill;
 }

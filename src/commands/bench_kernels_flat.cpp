@@ -100,7 +100,7 @@ void sums(KernelTable& table) {
   const Buffer<Acc<T>> wide = normal_numbers<Acc<T>>("bench.wide", n);
   table.measure(kGroup, fmt::format("conversion from fp32, {} elements", n), RateKind::bytes,
                 elements * (width + sizeof(Acc<T>)), 1,
-                [&](int64_t) { round_to<T>(out.data(), wide.data(), n); });
+                [&](int64_t) { round_values(wide.data(), out.data(), n); });
 }
 
 }  // namespace

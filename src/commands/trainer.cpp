@@ -48,8 +48,7 @@ Trainer::Trainer(const Launch& launch, const StartRequest& request)
       resident_bytes() + later_runtime_bytes(launch_.grid.world().size(), launch_.grid.pp().size());
   // That of the rank with most, as the measured peak is.
   const Blueprint heaviest = make_heaviest_blueprint(config_, launch_.grid.world().size());
-  const MemoryAssumptions host{launch_.grid.world().all_reduce(runtime, ReduceOp::max),
-                               communication_buffer_bytes(heaviest), OptimizerState::allocated};
+  const MemoryAssumptions host{launch_.grid.world().all_reduce(runtime, ReduceOp::max)};
   bill_ = make_memory_bill(heaviest, device_.assume(host));
   device_.require_room(bill_);
   // Only now, when deck, data and memory are found sound, may an old run be removed.

@@ -347,20 +347,6 @@ std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprin
   throw InternalError("an element type without a session");
 }
 
-int64_t communication_buffer_bytes(const Blueprint& b) {
-  switch (b.config.numerics.compute_type) {
-    case ElementType::fp32:
-      return DataParallelBlocks<float>::buffer_bytes(b) + Pipeline<float>::buffer_bytes(b);
-    case ElementType::bf16:
-      return DataParallelBlocks<bf16>::buffer_bytes(b) + Pipeline<bf16>::buffer_bytes(b);
-    case ElementType::fp16:
-      return DataParallelBlocks<fp16>::buffer_bytes(b) + Pipeline<fp16>::buffer_bytes(b);
-    case ElementType::fp64:
-      return DataParallelBlocks<double>::buffer_bytes(b) + Pipeline<double>::buffer_bytes(b);
-  }
-  throw InternalError("an element type without buffers");
-}
-
 MicroBatchRange own_micro_batches(const Blueprint& b) {
   const MicroBatchSet& own = b.own_micro_batches;
   return {own.first, own.count, own.stride};

@@ -87,7 +87,4 @@ std::unique_ptr<TrainingSession> make_training_session(const Blueprint& blueprin
 /// This rank's share of the global batch's micro-batches.
 MicroBatchRange own_micro_batches(const Blueprint& blueprint);
 
-/// Bytes of the buffers of communication on this rank, for the memory bill.
-int64_t communication_buffer_bytes(const Blueprint& blueprint);
-
 }  // namespace espalier

@@ -28,17 +28,6 @@ int64_t tree_size(const Blueprint& b) {
                                       : b.partition.compact_size(b.own_shard());
 }
 
-// Elements of a tied table whose gradients its two stages exchange at once; 0 on other ranks.
-int64_t tied_portion(const Blueprint& b) {
-  if (!has_tied_copy(b.config) || b.config.grid.pipeline_parallel == 1) return 0;
-  constexpr int64_t kMost = int64_t{1} << 20;  // bounds the memory
-  int64_t table = 0;
-  for (const BlockSpan& span : b.parameters.blocks)
-    if (span.kind == BlockKind::token || span.kind == BlockKind::output)
-      table = std::max(table, span.size);
-  return std::min(table, kMost);
-}
-
 ReducerOptions reducer_options(const Config& config) {
   ReducerOptions options;
   options.wire = config.numerics.gradient_reduce_type;
@@ -191,16 +180,6 @@ void DataParallelBlocks<T>::release(int64_t block) {
   Gathered* g = find(block);
   ESPALIER_REQUIRE(g != nullptr && g->uses > 0, "block {} is released but not in use", block);
   if (--g->uses == 0) g->block = -1;  // the next use gathers it again: it may have changed
-}
-
-template <class T>
-int64_t DataParallelBlocks<T>::buffer_bytes(const Blueprint& b) {
-  const ElementType type = ElementTraits<Real>::kType;
-  const ReducerOptions options = reducer_options(b.config);
-  const int64_t tied = tied_portion(b) * static_cast<int64_t>(sizeof(Real));
-  if (b.config.grid.zero_stage < 2)
-    return tied + reducer_buffer_bytes(b.partition, options, type, b.zero_replicas);
-  return tied + block_reducer_buffer_bytes(b.partition, options.wire, type, b.zero_replicas);
 }
 
 template <class Real>

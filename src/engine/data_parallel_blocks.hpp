@@ -49,9 +49,6 @@ class DataParallelBlocks : public BlockAccess<T> {
   /// Called by progress() as well.
   void also_progress(std::function<void()> f) { also_ = std::move(f); }
 
-  /// Bytes that it holds besides parameters and gradients.
-  static int64_t buffer_bytes(const Blueprint& blueprint);
-
  private:
   struct Gathered {
     Buffer<T> data;

@@ -109,10 +109,10 @@ void ParameterStore<T>::refresh_compute_copy() {
   if constexpr (!std::is_same_v<T, Acc<T>>) {
     if (is_single_) return;
     if (master_indexing_ == compute_indexing_) {
-      round_to<T>(compute_.data(), master_.data(), master_.size());
+      round_values(master_.data(), compute_.data(), master_.size());
     } else {
       for (const OwnedRange& r : owned_)
-        round_to<T>(compute_.data() + r.flat, master_.data() + r.compact, r.size);
+        round_values(master_.data() + r.compact, compute_.data() + r.flat, r.size);
     }
   }
 }

@@ -23,18 +23,6 @@ Pipeline<T>::Pipeline(const Blueprint& blueprint, Stage<T>& stage, const Comm* p
 }
 
 template <class T>
-int64_t Pipeline<T>::buffer_bytes(const Blueprint& b) {
-  const Schedule& s = b.schedule;
-  if (s.ranks == 1 && s.chunks == 1) return 0;
-  const int64_t size = b.activations.own_tokens.count * b.config.model.hidden_size *
-                       element_bytes(b.config.numerics.compute_type);
-  if (s.ranks == 1) return size;
-  const int64_t received = receive_slots(s, b.rank.pipeline, ActionKind::recv_forward) +
-                           receive_slots(s, b.rank.pipeline, ActionKind::recv_backward);
-  return (received + 4) * size;  // two sends under way in each direction
-}
-
-template <class T>
 int64_t Pipeline<T>::slot(const PipelineAction& a) const {
   return a.micro_batch % blueprint_.chunks[static_cast<size_t>(a.chunk)].slots;
 }

@@ -43,8 +43,6 @@ class Pipeline {
   double makespan() const { return makespan_; }
   /// Pushes transfers forward; to be called between operators.
   void progress();
-  /// Bytes of buffers for what is under way, at most.
-  static int64_t buffer_bytes(const Blueprint& blueprint);
 
  private:
   struct Transfer {

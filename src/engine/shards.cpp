@@ -192,7 +192,7 @@ template <class T>
 void ShardSum<T>::finish(T* out, int64_t tokens) {
   if (split_.shards == 1) return;
   if (split_.ranks == 1) {
-    round_to<T>(out, exact_, tokens * width_);
+    round_values(exact_, out, tokens * width_);
     return;
   }
   if (exact_ != nullptr) {

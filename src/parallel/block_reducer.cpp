@@ -11,17 +11,6 @@
 #include "tensor/types.hpp"
 
 namespace espalier {
-namespace {
-
-constexpr int64_t kReplicaPiece = int64_t{1} << 22;  // elements of one reduction over replicas
-constexpr int64_t kReplicaLanes = 3;                 // of them under way at once
-
-int64_t replica_piece(const Partition& partition) {
-  return std::min(kReplicaPiece, partition.largest_compact_size());
-}
-
-}  // namespace
-
 template <class Real>
 BlockReducer<Real>::BlockReducer(const Comm& shard, const Comm& replica, const Partition& partition,
                                  ElementType wire, Sink sink)
@@ -161,16 +150,6 @@ int64_t BlockReducer<Real>::buffer_bytes() const {
   for (const Scratch& s : pool_) bytes += s.data.bytes() + s.exchange->buffer_bytes();
   for (const auto& lane : lanes_) bytes += lane->buffer_bytes();
   return bytes;
-}
-
-int64_t block_reducer_buffer_bytes(const Partition& partition, ElementType wire,
-                                   ElementType gradient_type, int64_t replicas) {
-  const LargestSizes sizes = largest_block(partition);
-  return kScratch * (sizes.whole * element_bytes(gradient_type) +
-                     slice_exchange_bytes(sizes.whole, sizes.owned, gradient_type, wire,
-                                          partition.shards)) +
-         kReplicaLanes *
-             reduction_buffer_bytes(replica_piece(partition), gradient_type, wire, replicas);
 }
 
 template class BlockReducer<float>;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "blueprint/partition.hpp"
+#include "blueprint/communication_buffers.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
 #include "parallel/side_stream.hpp"
@@ -17,9 +17,6 @@
 #include "tensor/views.hpp"
 
 namespace espalier {
-
-/// Blocks under way at once: one that is filled while one travels and one is added up.
-constexpr int64_t kScratch = 3;
 
 template <class Real>
 class OrderedReduction;
@@ -80,9 +77,5 @@ class BlockReducer {
   std::deque<int64_t> travelling_;  // scratch numbers, waiting or on their way, as submitted
   std::vector<std::unique_ptr<OrderedReduction<Real>>> lanes_;  // over replicas
 };
-
-/// What buffer_bytes() will be.
-int64_t block_reducer_buffer_bytes(const Partition& partition, ElementType wire,
-                                   ElementType gradient_type, int64_t replicas);
 
 }  // namespace espalier

@@ -65,14 +65,6 @@ class ReducerLane {
   Phase phase_ = Phase::idle;
 };
 
-namespace {
-
-int64_t lane_count(const Partition& partition) {
-  return std::min<int64_t>(kReducerLanes, static_cast<int64_t>(partition.buckets.size()));
-}
-
-}  // namespace
-
 template <class Real>
 GradientReducer<Real>::GradientReducer(const Comm& shard, const Comm& replica,
                                        const Partition& partition, const ReducerOptions& options)
@@ -86,7 +78,7 @@ GradientReducer<Real>::GradientReducer(const Comm& shard, const Comm& replica,
                    partition.shards, shard.size());
   if (shard.size() == 1 && replica.size() == 1) return;
   const LargestSizes sizes = largest_bucket(partition);
-  for (int64_t lane = 0; lane < lane_count(partition); ++lane)
+  for (int64_t lane = 0; lane < reducer_lanes(partition); ++lane)
     lanes_.push_back(std::make_unique<ReducerLane<Real>>(shard, replica, sizes, options,
                                                          static_cast<int>(lane)));
 }
@@ -166,15 +158,6 @@ int64_t GradientReducer<Real>::buffer_bytes() const {
   int64_t bytes = 0;
   for (const auto& lane : lanes_) bytes += lane->buffer_bytes();
   return bytes;
-}
-
-int64_t reducer_buffer_bytes(const Partition& partition, const ReducerOptions& options,
-                             ElementType gradient_type, int64_t replicas) {
-  const LargestSizes sizes = largest_bucket(partition);
-  return lane_count(partition) *
-         (slice_exchange_bytes(sizes.whole, sizes.owned, gradient_type, options.wire,
-                               partition.shards) +
-          reduction_buffer_bytes(sizes.owned, gradient_type, options.wire, replicas));
 }
 
 template class GradientReducer<float>;

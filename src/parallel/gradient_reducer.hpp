@@ -27,10 +27,6 @@ struct ReducerOptions {
   ReducerResult result = ReducerResult::everywhere;
 };
 
-/// Buckets under way at once. With fewer the sum of one could not hide behind the transfer of
-/// another.
-constexpr int64_t kReducerLanes = 3;
-
 template <class Real>
 class ReducerLane;
 
@@ -84,9 +80,5 @@ class GradientReducer {
   int64_t next_ = 0;           // first bucket that has not started
   int64_t blocks_left_ = 0;
 };
-
-/// What buffer_bytes() will be, before anything is allocated.
-int64_t reducer_buffer_bytes(const Partition& partition, const ReducerOptions& options,
-                             ElementType gradient_type, int64_t replicas);
 
 }  // namespace espalier

@@ -10,14 +10,6 @@
 namespace espalier {
 namespace {
 
-constexpr int64_t kSliceUnit = 16;  // elements; slices begin where vectors do
-
-// Elements of one rank's slice, the longest.
-int64_t slice_size(int64_t count, int64_t ranks) {
-  const int64_t units = (count + kSliceUnit - 1) / kSliceUnit;
-  return (units + ranks - 1) / ranks * kSliceUnit;
-}
-
 template <class Real>
 class SlicedReduction : public OrderedReduction<Real> {
  public:
@@ -70,11 +62,6 @@ template <class Real>
 std::unique_ptr<OrderedReduction<Real>> make_ordered_reduction(const Comm& comm, ElementType wire,
                                                                int64_t max_elements, int stream) {
   return std::make_unique<SlicedReduction<Real>>(comm, wire, max_elements, stream);
-}
-
-int64_t reduction_buffer_bytes(int64_t max_elements, ElementType type, ElementType wire,
-                               int64_t ranks) {
-  return slice_exchange_bytes(max_elements, slice_size(max_elements, ranks), type, wire, ranks);
 }
 
 template std::unique_ptr<OrderedReduction<float>> make_ordered_reduction<float>(const Comm&,

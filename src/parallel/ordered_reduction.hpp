@@ -42,8 +42,4 @@ template <class Real>
 std::unique_ptr<OrderedReduction<Real>> make_ordered_reduction(const Comm& comm, ElementType wire,
                                                                int64_t max_elements, int stream);
 
-/// What its buffer_bytes() is on `ranks` ranks.
-int64_t reduction_buffer_bytes(int64_t max_elements, ElementType type, ElementType wire,
-                               int64_t ranks);
-
 }  // namespace espalier

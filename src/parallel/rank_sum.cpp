@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/rank_sum.hpp"
 
-#include <type_traits>
 #include <vector>
 
 #include "cuda/reduction.hpp"
@@ -32,12 +31,6 @@ void sum_on_device(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
       });
 }
 
-template <class From, class To>
-void round_on_device(const From* from, To* to, int64_t size) {
-  for_each(
-      "ranks.round", size, KOKKOS_LAMBDA(const int64_t i) { to[i] = static_cast<To>(from[i]); });
-}
-
 template <class Wire, class Out>
 void sum_over_ranks(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
   if (size <= 0) return;
@@ -53,21 +46,6 @@ void sum_over_ranks(const RankPieces<Wire>& pieces, Out* out, int64_t size) {
   }
 }
 
-template <class From, class To>
-void round_values(const From* from, To* to, int64_t size) {
-  if constexpr (!device::kPresent) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < size; ++i) to[i] = static_cast<To>(from[i]);
-  } else if constexpr (std::is_same_v<From, To>) {
-    device::copy(to, from, size * static_cast<int64_t>(sizeof(To)));
-  } else if (size > 0) {
-    if (device::uses_tuned_kernels())
-      cuda::convert(from, to, size, device::Stream::current().handle());
-    else
-      round_on_device(from, to, size);
-  }
-}
-
 #define ESPALIER_INSTANTIATE_SUM(Wire, Out) \
   template void sum_over_ranks<Wire, Out>(const RankPieces<Wire>&, Out*, int64_t);
 ESPALIER_INSTANTIATE_SUM(float, float)
@@ -77,14 +55,5 @@ ESPALIER_INSTANTIATE_SUM(fp16, fp16)
 ESPALIER_INSTANTIATE_SUM(float, bf16)
 ESPALIER_INSTANTIATE_SUM(float, fp16)
 ESPALIER_INSTANTIATE_SUM(double, double)
-#define ESPALIER_INSTANTIATE_ROUND(From, To) \
-  template void round_values<From, To>(const From*, To*, int64_t);
-ESPALIER_INSTANTIATE_ROUND(float, float)
-ESPALIER_INSTANTIATE_ROUND(double, double)
-ESPALIER_INSTANTIATE_ROUND(bf16, bf16)
-ESPALIER_INSTANTIATE_ROUND(fp16, fp16)
-ESPALIER_INSTANTIATE_ROUND(float, bf16)
-ESPALIER_INSTANTIATE_ROUND(bf16, float)
-ESPALIER_INSTANTIATE_ROUND(float, fp16)
 
 }  // namespace espalier

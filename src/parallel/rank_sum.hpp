@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local half of a sum over ranks, and the rounding before and after it: on the host at once, on
-// a device as kernels of the current stream.
+// The local half of a sum over ranks: on the host at once, on a device as kernels of the current
+// stream.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,5 @@ struct RankPieces {
 /// Instances  (Wire, Out) as cuda::tree_sum
 template <class Wire, class Out>
 void sum_over_ranks(const RankPieces<Wire>& pieces, Out* out, int64_t size);
-
-/// to[i] = To(from[i]), rounded to nearest even; the arrays are apart.
-/// Instances  a type and itself; between float and bf16; float to fp16
-template <class From, class To>
-void round_values(const From* from, To* to, int64_t size);
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "device/buffer.hpp"
 #include "parallel/rank_sum.hpp"
+#include "tensor/sums.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -18,12 +19,6 @@ void convert(To* to, const From* from, const Slices& slices) {
   for (const auto& ranges : slices)
     for (const FlatRange& range : ranges)
       round_values(from + range.offset, to + range.offset, range.size);
-}
-
-int64_t total(const std::vector<FlatRange>& ranges) {
-  int64_t sum = 0;
-  for (const FlatRange& range : ranges) sum += range.size;
-  return sum;
 }
 
 template <class Real, class Wire>
@@ -83,9 +78,9 @@ void TreeExchange<Real, Wire>::begin(Real* data, const Slices& slices) {
   int64_t all = 0;
   for (const auto& ranges : slices)
     for (const FlatRange& range : ranges) all = std::max(all, range.last());
-  ESPALIER_REQUIRE(all <= most_ && total(own()) <= most_owned_,
+  ESPALIER_REQUIRE(all <= most_ && elements_of(own()) <= most_owned_,
                    "an exchange of {} elements of which {} are owned, at most {} and {}", all,
-                   total(own()), most_, most_owned_);
+                   elements_of(own()), most_, most_owned_);
 }
 
 template <class Real, class Wire>
@@ -141,7 +136,7 @@ bool TreeExchange<Real, Wire>::progress() {
 
 template <class Real, class Wire>
 void TreeExchange<Real, Wire>::add_pieces() {
-  const int64_t stride = total(own());
+  const int64_t stride = elements_of(own());
   const Wire* place = received_.data();
   for (const FlatRange& range : own()) {
     sum_over_ranks<Wire, Real>({wire() + range.offset, place, stride, comm_.rank(), comm_.size()},
@@ -161,48 +156,6 @@ std::unique_ptr<SliceExchange<Real>> make_slice_exchange(const Comm& comm, Eleme
   ESPALIER_REQUIRE(wire == ElementTraits<Real>::kType, "sums of {} cannot travel as {}",
                    element_name(ElementTraits<Real>::kType), element_name(wire));
   return std::make_unique<TreeExchange<Real, Real>>(comm, most, most_owned);
-}
-
-int64_t slice_exchange_bytes(int64_t most, int64_t most_owned, ElementType type, ElementType wire,
-                             int64_t ranks) {
-  if (ranks == 1) return 0;
-  return (most_owned * (ranks - 1) + (type == wire ? 0 : most)) * element_bytes(wire);
-}
-
-Slices slices_of_bucket(const Bucket& bucket) {
-  Slices slices;
-  for (size_t s = 0; s + 1 < bucket.cuts.size(); ++s)
-    slices.push_back({{bucket.cuts[s] - bucket.offset, bucket.cuts[s + 1] - bucket.cuts[s]}});
-  return slices;
-}
-
-Slices slices_of_block(const Partition& partition, int64_t block) {
-  const int64_t start = partition.blocks[static_cast<size_t>(block)].offset;
-  Slices slices(static_cast<size_t>(partition.shards));
-  for (int64_t s = 0; s < partition.shards; ++s)
-    for (const OwnedRange& range : partition.owned_in_block(s, block))
-      slices[static_cast<size_t>(s)].push_back({range.flat - start, range.size});
-  return slices;
-}
-
-LargestSizes largest_bucket(const Partition& partition) {
-  LargestSizes sizes;
-  for (const Bucket& bucket : partition.buckets) {
-    sizes.whole = std::max(sizes.whole, bucket.size);
-    for (const auto& ranges : slices_of_bucket(bucket))
-      sizes.owned = std::max(sizes.owned, total(ranges));
-  }
-  return sizes;
-}
-
-LargestSizes largest_block(const Partition& partition) {
-  LargestSizes sizes;
-  for (size_t block = 0; block < partition.blocks.size(); ++block) {
-    sizes.whole = std::max(sizes.whole, partition.blocks[block].size);
-    for (const auto& ranges : slices_of_block(partition, static_cast<int64_t>(block)))
-      sizes.owned = std::max(sizes.owned, total(ranges));
-  }
-  return sizes;
 }
 
 template std::unique_ptr<SliceExchange<float>> make_slice_exchange<float>(const Comm&, ElementType,

@@ -5,16 +5,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "blueprint/partition.hpp"
+#include "blueprint/communication_buffers.hpp"
 #include "core/element_type.hpp"
 #include "grid/comm.hpp"
 
 namespace espalier {
-
-/// What each rank owns of a buffer, from the buffer's start; the same on all ranks.
-using Slices = std::vector<std::vector<FlatRange>>;
 
 /// One exchange at a time over one communicator.
 ///
@@ -44,20 +40,5 @@ class SliceExchange {
 template <class Real>
 std::unique_ptr<SliceExchange<Real>> make_slice_exchange(const Comm& comm, ElementType wire,
                                                          int64_t most, int64_t most_owned);
-
-/// What its buffer_bytes() is on `ranks` ranks.
-int64_t slice_exchange_bytes(int64_t most, int64_t most_owned, ElementType type, ElementType wire,
-                             int64_t ranks);
-
-/// Slices of a bucket, and of a block, from its start.
-Slices slices_of_bucket(const Bucket& bucket);
-Slices slices_of_block(const Partition& partition, int64_t block);
-
-/// Elements: of the largest bucket and block, and of the largest part of one that a shard owns.
-struct LargestSizes {
-  int64_t whole = 0, owned = 0;
-};
-LargestSizes largest_bucket(const Partition& partition);
-LargestSizes largest_block(const Partition& partition);
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/test_hooks.hpp"
 #include "parallel/rank_sum.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/sums.hpp"
 
+#include <type_traits>
+
 #include "cuda/reduction.hpp"
 #include "tensor/launch.hpp"
 #include "tensor/tuned.hpp"
@@ -37,12 +39,25 @@ void make_sum_of_both(Real* first, Real* second, int64_t size) {
       });
 }
 
-template <class T>
-void round_to(T* to, const Acc<T>* from, int64_t size) {
-  if constexpr (kHasTuned<T> && !std::is_same_v<T, float>)
-    if (takes_tuned<T>()) return cuda::convert(from, to, size, tuned_stream());
+template <class From, class To>
+void round_on_device(const From* from, To* to, int64_t size) {
   for_each(
-      "sums.round", size, KOKKOS_LAMBDA(const int64_t i) { to[i] = T(from[i]); });
+      "sums.round", size, KOKKOS_LAMBDA(const int64_t i) { to[i] = static_cast<To>(from[i]); });
+}
+
+template <class From, class To>
+void round_values(const From* from, To* to, int64_t size) {
+  if constexpr (!device::kPresent) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < size; ++i) to[i] = static_cast<To>(from[i]);
+  } else if constexpr (std::is_same_v<From, To>) {
+    device::copy(to, from, size * static_cast<int64_t>(sizeof(To)));
+  } else if (size > 0) {
+    if (device::uses_tuned_kernels())
+      cuda::convert(from, to, size, tuned_stream());
+    else
+      round_on_device(from, to, size);
+  }
 }
 
 template <class Real>
@@ -64,9 +79,14 @@ void sum_of_leaves(Real* result, Real* partials, int64_t leaves, int64_t width) 
   template void sum_of_leaves<Real>(Real*, Real*, int64_t, int64_t);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)
-template void round_to<float>(float*, const float*, int64_t);
-template void round_to<double>(double*, const double*, int64_t);
-template void round_to<bf16>(bf16*, const float*, int64_t);
-template void round_to<fp16>(fp16*, const float*, int64_t);
+#define ESPALIER_INSTANTIATE_ROUND(From, To) \
+  template void round_values<From, To>(const From*, To*, int64_t);
+ESPALIER_INSTANTIATE_ROUND(float, float)
+ESPALIER_INSTANTIATE_ROUND(double, double)
+ESPALIER_INSTANTIATE_ROUND(bf16, bf16)
+ESPALIER_INSTANTIATE_ROUND(fp16, fp16)
+ESPALIER_INSTANTIATE_ROUND(float, bf16)
+ESPALIER_INSTANTIATE_ROUND(bf16, float)
+ESPALIER_INSTANTIATE_ROUND(float, fp16)
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small sums that several rooms need, as portable kernels. Free functions: a device lambda may not
-// stand in a private member.
+// Small sums that several rooms need, as kernels of the current stream. Free functions: a device
+// lambda may not stand in a private member.
 #pragma once
 
 #include "tensor/types.hpp"
@@ -20,9 +20,10 @@ void multiply_by(Real* to, Real factor, int64_t size);
 /// first[i] = second[i] = first[i] + second[i]
 template <class Real>
 void make_sum_of_both(Real* first, Real* second, int64_t size);
-/// to[i] = T(from[i]). Instances  T any element type
-template <class T>
-void round_to(T* to, const Acc<T>* from, int64_t size);
+/// to[i] = To(from[i]), rounded to nearest even; the arrays are apart.
+/// Instances  a type and itself; between float and bf16; float to fp16
+template <class From, class To>
+void round_values(const From* from, To* to, int64_t size);
 /// result[j] = sum over leaves of partials [leaves, width], neighbours first; partials are spent.
 template <class Real>
 void sum_of_leaves(Real* result, Real* partials, int64_t leaves, int64_t width);

@@ -232,7 +232,7 @@ TEST(Reducer, ForetellsItsMemory) {
         o.wire = wire;
         const GradientReducer<float> reducer(groups.shard, groups.replica, p, o);
         EXPECT_EQ(reducer.buffer_bytes(),
-                  reducer_buffer_bytes(p, o, ElementType::fp32, groups.replicas));
+                  reducer_buffer_bytes(p, wire, ElementType::fp32, groups.replicas));
         EXPECT_EQ(reducer.buffer_bytes() > 0, test_session().size() > 1);
       }
 }

@@ -3,6 +3,7 @@
 #include "parallel/rank_sum.hpp"
 
 #include "reducer_problem.hpp"
+#include "tensor/sums.hpp"
 
 namespace espalier {
 namespace {

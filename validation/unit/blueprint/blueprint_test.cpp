@@ -178,9 +178,8 @@ TEST(MemoryBill, NamesTheLargeThings) {
   EXPECT_EQ(bytes_of(bill, "parameters (compute copy)"), 0);
   EXPECT_EQ(bytes_of(bill, "gradients"), 4 * b.parameters.flat_size);
   EXPECT_EQ(bytes_of(bill, "optimizer state"), 8 * b.parameters.flat_size);
-  const MemoryBill without = make_memory_bill(b, {1000, 500, OptimizerState::none});
+  const MemoryBill without = make_memory_bill(b, {1000, OptimizerState::none});
   EXPECT_EQ(bytes_of(without, "optimizer state"), 0);
-  EXPECT_EQ(bytes_of(without, "communication buffers"), 500);
   EXPECT_EQ(bytes_of(without, "program and libraries"), 1000);
   c.numerics.compute_type = ElementType::bf16;
   EXPECT_EQ(bytes_of(make_memory_bill(make_blueprint(c, 1), {}), "parameters (compute copy)"),
@@ -224,7 +223,7 @@ TEST(MemoryBill, AnAsynchronousSaveCopiesTheState) {
   EXPECT_GE(snapshot_bytes(b), checkpoint_bytes(b));
   EXPECT_LT(snapshot_bytes(b), checkpoint_bytes(b) * 101 / 100);
   EXPECT_EQ(checkpoint_item(c, 1), snapshot_bytes(b));
-  const MemoryBill without = make_memory_bill(b, {1000, 500, OptimizerState::none});
+  const MemoryBill without = make_memory_bill(b, {1000, OptimizerState::none});
   EXPECT_EQ(bytes_of(without, "checkpoint"), 0);
   c.checkpoint.mode = SaveMode::synchronous;
   EXPECT_EQ(checkpoint_item(c, 1), 0);
@@ -259,7 +258,6 @@ MemoryAssumptions on_a_device() {
   MemoryAssumptions assumptions;
   assumptions.computes_in = MemorySpace::device;
   assumptions.device_runtime_bytes = 700;
-  assumptions.communication_bytes = 500;
   return assumptions;
 }
 
@@ -268,9 +266,7 @@ TEST(MemoryBill, OfADeviceIsSplitByMemory) {
   c.numerics.compute_type = ElementType::bf16;
   c.checkpoint.interval = 10;
   const Blueprint b = make_blueprint(c, 1);
-  MemoryAssumptions host;
-  host.communication_bytes = 500;
-  const MemoryBill there = make_memory_bill(b, on_a_device()), here = make_memory_bill(b, host);
+  const MemoryBill there = make_memory_bill(b, on_a_device()), here = make_memory_bill(b, {});
   EXPECT_EQ(here.total(MemorySpace::device), 0);
   EXPECT_EQ(here.total(MemorySpace::host), here.total());
   EXPECT_EQ(bytes_of(there, "context and libraries"), 700);
