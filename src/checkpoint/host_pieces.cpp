@@ -7,7 +7,7 @@ void copy_to_host(const std::vector<HostCopy>& copies) {
   // Beside what is computed next, but behind what computed this.
   device::Event computed;
   computed.record(device::Stream::compute());
-  device::Stream& stream = device::Stream::copies();
+  device::Stream& stream = device::Stream::to_host();
   stream.wait_for(computed);
   {
     const device::StreamScope scope(stream);

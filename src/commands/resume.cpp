@@ -91,6 +91,16 @@ void tell_changes(const Launch& launch, const CheckpointManifest& manifest,
     else
       info("  changed    {}", change.text());
   }
+  const std::string build = build_description();
+  if (manifest.build == build) return;
+  if (launch.blueprint.config.numerics.reproducible)
+    warn(
+        "changed since the checkpoint: the build, {} before, now {}; numerics.reproducible "
+        "promises "
+        "the same bits within one build, not across them",
+        manifest.build, build);
+  else
+    info("  changed    build: {} before, now {}", manifest.build, build);
 }
 
 ResumedState load(const Launch& launch, const ResumePoint& point, TrainingSession& session) {

@@ -8,6 +8,7 @@
 #include "commands/training_session.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "device/device.hpp"
 
 namespace espalier {
 namespace {
@@ -80,9 +81,10 @@ std::string build_description() {
 #else
   const char* compiler = "gcc";
 #endif
-  return fmt::format("{}, {} {}, Kokkos {}.{}.{} {}", ESPALIER_VERSION, compiler, __VERSION__,
+  return fmt::format("{}, {} {}, Kokkos {}.{}.{} {}, {}", ESPALIER_VERSION, compiler, __VERSION__,
                      KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                     Kokkos::DefaultExecutionSpace::name());
+                     Kokkos::DefaultExecutionSpace::name(),
+                     device::kPresent ? "for GPUs" : "for the host");
 }
 
 }  // namespace espalier

@@ -60,7 +60,7 @@ bool is_device(const void* data);
 class Event;
 
 /// Work in order. compute() is the one that the passes run on; communication() adds what arrived;
-/// copies() moves data between device and host.
+/// to_host() and to_device() move data to and from pinned memory, both ways at once.
 class Stream {
  public:
   cuda::Stream handle() const { return handle_; }
@@ -71,7 +71,8 @@ class Stream {
 
   static Stream& compute();
   static Stream& communication();
-  static Stream& copies();
+  static Stream& to_host();
+  static Stream& to_device();
   /// The stream on which this thread's kernels and copies run: compute() but inside a StreamScope.
   static Stream& current();
 

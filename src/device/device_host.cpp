@@ -67,7 +67,10 @@ Stream& Stream::compute() {
 Stream& Stream::communication() {
   return compute();
 }
-Stream& Stream::copies() {
+Stream& Stream::to_host() {
+  return compute();
+}
+Stream& Stream::to_device() {
   return compute();
 }
 Stream& Stream::current() {

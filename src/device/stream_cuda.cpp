@@ -49,11 +49,13 @@ void open(int ordinal) {
   // What arrives is added at once: others wait for it, and it is little.
   make(Stream::compute(), least);
   make(Stream::communication(), greatest);
-  make(Stream::copies(), greatest);
+  make(Stream::to_host(), greatest);
+  make(Stream::to_device(), greatest);
 }
 
 void close() {
-  for (Stream* stream : {&Stream::compute(), &Stream::communication(), &Stream::copies()}) {
+  for (Stream* stream :
+       {&Stream::compute(), &Stream::communication(), &Stream::to_host(), &Stream::to_device()}) {
     if (stream->handle_ == nullptr) continue;
     cudaStreamSynchronize(stream->handle_);
     cudaStreamDestroy(stream->handle_);
@@ -69,7 +71,11 @@ Stream& Stream::communication() {
   static Stream stream;
   return stream;
 }
-Stream& Stream::copies() {
+Stream& Stream::to_host() {
+  static Stream stream;
+  return stream;
+}
+Stream& Stream::to_device() {
   static Stream stream;
   return stream;
 }

@@ -64,9 +64,9 @@ std::shared_ptr<DeviceTransfer::Staging> DeviceTransfer::stage(void* data, int64
   std::shared_ptr<Staging>& staging = staged_[{data, bytes}];
   if (staging != nullptr) return staging;
   staging = std::make_shared<Staging>(bytes);
-  device::Stream& copies = device::Stream::copies();
-  if (!copies_wait_) copies.wait_for(*start_);
-  copies_wait_ = true;
+  device::Stream& copies = device::Stream::to_host();
+  if (!has_staged_) copies.wait_for(*start_);
+  has_staged_ = true;
   const device::StreamScope scope(copies);
   device::copy(staging->block.data(), data, bytes);
   staging->copied->record(copies);
@@ -131,9 +131,9 @@ void DeviceTransfer::post(size_t index) {
 // Into device memory, once the work that was given to the device before the start is done with it.
 void DeviceTransfer::unpack(size_t index) {
   Part& part = parts_[index];
-  device::Stream& copies = device::Stream::copies();
-  if (!copies_wait_) copies.wait_for(*start_);
-  copies_wait_ = true;
+  device::Stream& copies = device::Stream::to_device();
+  if (!has_unpacked_) copies.wait_for(*start_);
+  has_unpacked_ = true;
   const device::StreamScope scope(copies);
   device::copy(part.data, part.staging->block.data(), part.bytes);
   part.staging->copied->record(copies);
@@ -167,7 +167,7 @@ bool DeviceTransfer::test() {
     else
       close(index);
   }
-  // The stream of the copies runs in order.
+  // That stream runs in order.
   while (!unpacking_.empty() && parts_[unpacking_.front()].staging->copied->is_reached()) {
     close(unpacking_.front());
     unpacking_.pop_front();

@@ -99,7 +99,7 @@ class DeviceTransfer : public std::enable_shared_from_this<DeviceTransfer> {
   MPI_Comm comm_;
   std::shared_ptr<PostQueue> queue_;
   PooledEvent start_;
-  bool copies_wait_ = false;  // the stream of the copies waits for start_
+  bool has_staged_ = false, has_unpacked_ = false;  // so that the stream waits for start_ already
   std::vector<Part> parts_;
   std::vector<MPI_Request> requests_;  // by part; null before it is posted and after it is done
   std::deque<size_t> unpacking_;       // received, on the way from pinned to device memory

@@ -145,8 +145,12 @@ checkpoint() { # FAMILY
   # The device goes on from its own file with the bytes of a run that was never stopped.
   resume "$program" "$1" again 20
   cmp "$work/again/${at}20/state.h5" "$work/straight/${at}20/state.h5"
+  ! grep -q 'changed since the checkpoint: the build' "$work/again.log" ||
+    { echo "WRONG: the same build is called another"; exit 1; }
   # The host from the device's, and the device from the host's.
   resume "$host" "$1" relay 20
+  grep -q 'changed since the checkpoint: the build' "$work/relay.log" ||
+    { echo "WRONG: another build is not told of"; exit 1; }
   ! cmp -s "$work/relay/${at}20/state.h5" "$work/straight/${at}20/state.h5" ||
     { echo "WRONG: the host gave the bits of the device"; exit 1; }
   resume "$program" "$1" relay 30
