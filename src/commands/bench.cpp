@@ -74,10 +74,10 @@ int bench_step(const BenchRequest& request) {
   info("data wait    {:.2f} % of the step", 100.0 * t.data_wait / t.seconds);
   print_idle(t, b.config);
   info("peak memory  {}{}", format_bytes(static_cast<double>(peak_resident_bytes())),
-       device::kPresent
-           ? fmt::format(" on the host, {} on the device",
-                         format_bytes(static_cast<double>(device::peak_allocated_bytes())))
-           : std::string());
+       device::kPresent ? fmt::format(" on the host, {} on the device (predicted {})",
+                                      format_bytes(static_cast<double>(t.device_peak)),
+                                      format_bytes(static_cast<double>(t.device_predicted)))
+                        : std::string());
   info("time by part, rank 0, mean:");
   print_parts(t);
   return 0;

@@ -24,6 +24,8 @@ double gemm_rate_of_all(const Comm& world, ElementType type, int64_t size, doubl
 
 StepBench::StepBench(const Launch& launch)
     : launch_(launch),
+      device_(launch),
+      bill_(device_.settle_and_require_room()),
       data_(launch.blueprint.config, Stream::train),
       session_(make_training_session(launch.blueprint, launch.grid)),
       prefetcher_(std::make_unique<Prefetcher>(data_, own_micro_batches(launch.blueprint), 0,
@@ -71,6 +73,8 @@ StepTiming time_steps(const Launch& launch, const BenchRequest& request) {
     world.all_reduce(&took, 1, ReduceOp::max);
     seconds.push_back(took);
   }
+  timing.device_peak = bench.device().use().peak;
+  timing.device_predicted = bench.bill().total(MemorySpace::device);
   timing.seconds = median(seconds);
   timing.mean =
       std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/run_device.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
 
@@ -25,6 +26,7 @@ struct StepTiming {
   double data_wait = 0.0;  // s a step
   int64_t bytes = 0;       // sent by this rank in a step
   std::array<double, kPartCount> parts{};
+  int64_t device_peak = 0, device_predicted = 0;  // bytes, with the context; 0 on the host
 };
 
 double median(std::vector<double> values);
@@ -45,6 +47,7 @@ constexpr int64_t gemm_extent(int64_t on_host) {
 double gemm_rate_of_all(const Comm& world, ElementType type, int64_t size, double seconds);
 
 /// A deck in training, of which single steps are timed. Collective over the grid.
+/// Errors  LaunchError with the bill where it does not fit into a device
 class StepBench {
  public:
   explicit StepBench(const Launch& launch);
@@ -52,9 +55,13 @@ class StepBench {
   double step();
   TrainingSession& session() { return *session_; }
   Prefetcher& prefetcher() { return *prefetcher_; }
+  const RunDevice& device() const { return device_; }
+  const MemoryBill& bill() const { return bill_; }
 
  private:
   const Launch& launch_;
+  RunDevice device_;
+  MemoryBill bill_;
   BatchSource data_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<Prefetcher> prefetcher_;

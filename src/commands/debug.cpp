@@ -4,6 +4,7 @@
 
 #include "checkpoint/gradient_dump.hpp"
 #include "commands/overrides.hpp"
+#include "commands/run_device.hpp"
 #include "commands/spmd_context.hpp"
 #include "commands/training_session.hpp"
 #include "commands/verbs.hpp"
@@ -45,6 +46,7 @@ int dump_gradients(const DebugRequest& request) {
         i == own.index(static_cast<int64_t>(batches.size())))
       batches.push_back(batch);
   }
+  RunDevice(started).settle_and_require_room();
   const auto session = make_training_session(started.blueprint, started.grid);
   const LossSum loss = session->gradients(batches);
   const DumpTokens tokens{

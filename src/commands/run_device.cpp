@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/units.hpp"
 #include "grid/agreement.hpp"
+#include "tensor/gemm.hpp"
 
 namespace espalier {
 namespace {
@@ -71,6 +72,16 @@ void RunDevice::require_room(const MemoryBill& bill) const {
         why_too_large(bill, {memory.free, memory.total, device_.sharers}, launch_.blueprint.config);
     if (!why.empty()) throw LaunchError(fmt::format("{}: {}", rank_name(), why));
   });
+}
+
+MemoryBill RunDevice::settle_and_require_room() {
+  const Config& config = launch_.blueprint.config;
+  measure_gemm_rate(config.numerics.compute_type, 64, 0.0);  // the library's workspaces
+  settle();
+  const MemoryBill bill =
+      make_memory_bill(make_heaviest_blueprint(config, launch_.grid.world().size()), assume({}));
+  require_room(bill);
+  return bill;
 }
 
 DeviceUse RunDevice::use() const {

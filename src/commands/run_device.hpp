@@ -28,6 +28,9 @@ class RunDevice {
   MemoryAssumptions assume(MemoryAssumptions host) const;
   /// Errors  LaunchError with the bill on every rank where it does not fit on one. Collective
   void require_room(const MemoryBill& bill) const;
+  /// All of the above for what has no other bill to keep: the bill of a training session on the
+  /// rank with most, after it was found to fit. Collective. Errors  as require_room
+  MemoryBill settle_and_require_room();
   /// Allocated since settle(), with the context and the libraries; of this rank.
   DeviceUse use() const;
 
