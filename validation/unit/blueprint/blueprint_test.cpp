@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "blueprint/communication_buffers.hpp"
 #include "core/error.hpp"
 
 namespace espalier {
@@ -252,6 +253,48 @@ TEST(MemoryBill, RanksThatHoldTheSameStateShareTheCopying) {
   EXPECT_EQ(make_blueprint(c, 4).zero_replicas, 2);
   EXPECT_NEAR(static_cast<double>(checkpoint_item(c, 4)), static_cast<double>(alone) / 4,
               0.05 * static_cast<double>(alone));
+}
+
+// What the reducers and the pipeline hold is compared with the real ones where they are tested.
+TEST(MemoryBill, ForetellsTheBuffersOfCommunication) {
+  Config c = gpt2_like();
+  c.batch.global_batch_size = 16;
+  const auto buffers = [&](int64_t ranks) {
+    return bytes_of(make_memory_bill(make_heaviest_blueprint(c, ranks), {}),
+                    "communication buffers");
+  };
+  EXPECT_EQ(buffers(1), 0);
+  const Blueprint four = make_blueprint(c, 4);
+  // A bucket in each lane, without what a rank owns of it itself.
+  const LargestSizes sizes = largest_bucket(four.partition);
+  EXPECT_EQ(buffers(4), reducer_lanes(four.partition) * 4 * 3 * sizes.owned);
+  const int64_t fp32 = buffers(4);
+  c.numerics.gradient_reduce_type = ElementType::bf16;  // half of it, and what is sent
+  EXPECT_GT(buffers(4), fp32 / 2);
+  c.numerics.gradient_reduce_type = ElementType::fp32;
+  c.grid.zero_stage = 2;
+  const Blueprint sharded = make_blueprint(c, 4);
+  EXPECT_GT(buffers(4), kScratch * 4 * largest_block(sharded.partition).whole);
+  c.grid.zero_stage = 0;
+  c.grid.data_parallel = 1;
+  c.grid.pipeline_parallel = 2;
+  EXPECT_EQ(buffers(2), communication_buffer_bytes(make_heaviest_blueprint(c, 2)));
+  EXPECT_GT(buffers(2), 0);
+}
+
+TEST(MemoryBill, MessagesOfADeviceLieInPinnedMemory) {
+  Config c = gpt2_like();
+  c.batch.global_batch_size = 16;
+  MemoryAssumptions device;
+  device.computes_in = MemorySpace::device;
+  const auto staging = [&](int64_t ranks, const MemoryAssumptions& assumptions) {
+    return bytes_of(make_memory_bill(make_blueprint(c, ranks), assumptions), "message staging");
+  };
+  EXPECT_EQ(staging(1, device), 0);
+  EXPECT_EQ(staging(4, {}), 0);
+  EXPECT_GT(staging(4, device), 0);
+  for (const MemoryItem& item : make_memory_bill(make_blueprint(c, 4), device).items)
+    if (item.name == "message staging") EXPECT_EQ(item.space, MemorySpace::host);
 }
 
 MemoryAssumptions on_a_device() {
