@@ -305,6 +305,7 @@ write_tokens() {
   } >"$work/tokens.bin"
 }
 
+# Four micro-batches a step, as the decks and torch_step.py.
 compare_llmc() { # MODEL LAYERS BATCH
   model=$1 name=llmc-$1 why=$obstacle
   [ -n "$why" ] || [ -n "${LLMC:-}" ] || why="LLMC names no folder of llm.c"
@@ -312,7 +313,7 @@ compare_llmc() { # MODEL LAYERS BATCH
   if [ -z "$why" ] || [ $dry -eq 1 ]; then
     [ $dry -eq 1 ] || write_tokens
     part "$name" 60 "${LLMC:-LLMC}/train_gpt2cu" -i "$work/tokens.bin" -j "$work/tokens.bin" \
-      -e "d$2" -b "$3" -t 1024 -d "$(($3 * 1024))" -x 20 -v 1000 -m 1 -s 0 -h 0 -n 0 -l 0.0001
+      -e "d$2" -b "$3" -t 1024 -d "$(($3 * 4096))" -x 12 -v 1000 -m 1 -s 0 -h 0 -n 0 -l 0.0001
   fi
   [ $dry -eq 0 ] || return 0
   theirs=$(sed -n 's|.*\| *\([0-9]*\) tok/s.*|\1|p' "$work/$name.log" 2>/dev/null | tail -n 1)

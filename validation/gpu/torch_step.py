@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens a second of GPT-2 in PyTorch, for validation/gpu/run.sh to compare with.
 
-Usage: torch_step.py WIDTH LAYERS HEADS BATCH LENGTH STEPS
+Usage: torch_step.py WIDTH LAYERS HEADS BATCH LENGTH STEPS [MICRO_BATCHES]
 torch.compile, bf16 autocast, scaled_dot_product_attention, fused AdamW, clipping at 1, tied
-embeddings, random tokens, vocabulary padded to 50304: the work of a step of inputs/bench/gpt2-*.toml.
+embeddings, random tokens, vocabulary padded to 50304: the work of a step of inputs/bench/gpt2-*.toml,
+MICRO_BATCHES (default 4) of BATCH sequences each.
 Prints one line "tokens/s N", the median of STEPS steps after five others. Exits 77 where there is
 no torch with CUDA.
 """
@@ -17,6 +18,7 @@ VOCABULARY = 50304
 
 def main():
     width, layers, heads, batch, length, steps = (int(a) for a in sys.argv[1:7])
+    micro_batches = int(sys.argv[7]) if len(sys.argv) > 7 else 4
     try:
         import torch
     except ImportError:
@@ -75,10 +77,11 @@ def main():
     compiled = torch.compile(model)
 
     def step():
-        ids = torch.randint(VOCABULARY, (batch, length + 1), device="cuda")
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = compiled(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
-        loss.backward()
+        for _ in range(micro_batches):
+            ids = torch.randint(VOCABULARY, (batch, length + 1), device="cuda")
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = compiled(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+            (loss / micro_batches).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -92,7 +95,7 @@ def main():
         seconds.append(time.perf_counter() - start)
     median = sorted(seconds[5:])[steps // 2]
     print(f"torch {torch.__version__}, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
-    print(f"tokens/s {batch * length / median:.0f}")
+    print(f"tokens/s {micro_batches * batch * length / median:.0f}")
     return 0
 
 
