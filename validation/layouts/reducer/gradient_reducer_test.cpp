@@ -3,6 +3,7 @@
 // itself: the same bytes on every number of ranks and in every division into groups.
 #include "parallel/gradient_reducer.hpp"
 
+#include "blueprint/communication_buffers.hpp"
 #include "core/error.hpp"
 #include "reducer_problem.hpp"
 #include "tensor/types.hpp"

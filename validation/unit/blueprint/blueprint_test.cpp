@@ -293,8 +293,11 @@ TEST(MemoryBill, MessagesOfADeviceLieInPinnedMemory) {
   EXPECT_EQ(staging(1, device), 0);
   EXPECT_EQ(staging(4, {}), 0);
   EXPECT_GT(staging(4, device), 0);
-  for (const MemoryItem& item : make_memory_bill(make_blueprint(c, 4), device).items)
-    if (item.name == "message staging") EXPECT_EQ(item.space, MemorySpace::host);
+  for (const MemoryItem& item : make_memory_bill(make_blueprint(c, 4), device).items) {
+    if (item.name == "message staging") {
+      EXPECT_EQ(item.space, MemorySpace::host);
+    }
+  }
 }
 
 MemoryAssumptions on_a_device() {
