@@ -137,15 +137,19 @@ int64_t communication_buffer_bytes(const Blueprint& b) {
                        : block_reducer_buffer_bytes(b.partition, wire, type, b.zero_replicas));
 }
 
+// Blocks of the pool are powers of two, so up to twice as much for small messages; against that
+// stands that not all of it is ever under way at once.
 int64_t message_staging_bytes(const Blueprint& b) {
   const GridConfig& grid = b.config.grid;
   const int64_t wire = element_bytes(b.config.numerics.gradient_reduce_type);
   int64_t bytes = boundary_messages(b) * boundary_bytes(b);
-  if (grid.tensor_parallel > 1) bytes += 2 * boundary_bytes(b);
+  if (grid.tensor_parallel > 1)
+    bytes += 2 * boundary_bytes(b) * (grid.sequence_parallel ? grid.tensor_parallel : 1);
   if (b.data_parallel == 1) return bytes;
-  bytes += 2 * wire *
-           (grid.zero_stage < 2 ? reducer_lanes(b.partition) * largest_bucket(b.partition).whole
-                                : kScratch * largest_block(b.partition).whole);
+  const bool keeps_whole = grid.zero_stage < 2;
+  const LargestSizes sizes = keeps_whole ? largest_bucket(b.partition) : largest_block(b.partition);
+  const int64_t others = b.zero_shards > 1 ? b.zero_shards - 1 : 1;
+  bytes += 2 * wire * others * sizes.owned * (keeps_whole ? reducer_lanes(b.partition) : kScratch);
   if (grid.zero_stage == 3)
     bytes += gathered_elements(b.parameters) * element_bytes(b.config.numerics.compute_type);
   return bytes;
