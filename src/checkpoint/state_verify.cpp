@@ -90,9 +90,8 @@ void StateReader::require_intact(const TensorSlabs& own, const Comm& ranks) cons
   for (size_t i = 0; i < names.size(); ++i) {
     const uint64_t expected = file[i]->info(names[i]).checksum.value_or(0);
     if (found[i] != expected)
-      faults.push_back(
-          fmt::format("{}: {}: checksum {:016x}, expected {:016x}", file[i]->path(), names[i],
-                      found[i], expected));
+      faults.push_back(fmt::format("{}: {}: checksum {:016x}, expected {:016x}", file[i]->path(),
+                                   names[i], found[i], expected));
   }
   if (!faults.empty())
     throw DataError(
