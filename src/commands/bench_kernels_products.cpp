@@ -19,13 +19,13 @@ struct LinearShape {
 };
 
 // gpt2: Radford et al. 2019, vocabulary padded to a multiple of 128 as in inputs/bench; llama: 3.2
-// 1B. Tokens of a micro-batch, of a chunk of logits for the vocabulary.
+// 1B. Tokens of a micro-batch, for the vocabulary those that numerics.logits_mib lets through.
 constexpr LinearShape kShapes[] = {
     {"gpt2-124m", "qkv", 768, 2304, 65536},         {"gpt2-124m", "output", 768, 768, 65536},
     {"gpt2-124m", "up", 768, 3072, 65536},          {"gpt2-124m", "down", 3072, 768, 65536},
-    {"gpt2-124m", "vocabulary", 768, 50304, 4096},  {"gpt2-1558m", "qkv", 1600, 4800, 16384},
+    {"gpt2-124m", "vocabulary", 768, 50304, 9472},  {"gpt2-1558m", "qkv", 1600, 4800, 16384},
     {"gpt2-1558m", "output", 1600, 1600, 16384},    {"gpt2-1558m", "up", 1600, 6400, 16384},
-    {"gpt2-1558m", "down", 6400, 1600, 16384},      {"gpt2-1558m", "vocabulary", 1600, 50304, 4096},
+    {"gpt2-1558m", "down", 6400, 1600, 16384},      {"gpt2-1558m", "vocabulary", 1600, 50304, 8192},
     {"llama-1b", "qkv", 2048, 3072, 32768},         {"llama-1b", "output", 2048, 2048, 32768},
     {"llama-1b", "up", 2048, 16384, 32768},         {"llama-1b", "down", 8192, 2048, 32768},
     {"llama-1b", "vocabulary", 2048, 128256, 4096},
