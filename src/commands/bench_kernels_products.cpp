@@ -81,9 +81,9 @@ void linear_layer(KernelTable& table, const LinearShape& shape) {
 }
 
 // What the bias gradient costs beside the weight gradient: a pass of its own over dy, or the
-// epilogue of the product.
+// epilogue of the product, also where a step does not take it.
 template <class T>
-void weight_and_bias(KernelTable& table) {
+void gradients_and_bias(KernelTable& table) {
   const KernelSizes& sizes = table.sizes();
   const int64_t in = sizes.of_model(1600), out = sizes.of_model(6400);
   const LinearOperands<T> o(sizes, sizes.of_model(16384), in, out);
@@ -104,7 +104,7 @@ void weight_and_bias(KernelTable& table) {
     const auto together = [&](int64_t i) {
       has_epilogue = cuda::matmul_weight_and_bias(
           o.dw.data(), in, db.data(), o.ys(i).data(), out, o.xs(i).data(), in, out, in, o.tokens,
-          ElementTraits<T>::kType, scratch.data(), tuned_stream());
+          ElementTraits<T>::kType, scratch.data(), tuned_stream(), cuda::BiasGradient::epilogue);
     };
     together(0);
     const char* name = "weight and bias gradient in one product";
@@ -122,7 +122,7 @@ void bench_products(KernelTable& table) {
   table.heading("matrix products");
   square_product<T>(table);
   for (const LinearShape& shape : kShapes) linear_layer<T>(table, shape);
-  weight_and_bias<T>(table);
+  gradients_and_bias<T>(table);
 }
 template void bench_products<bf16>(KernelTable&);
 template void bench_products<fp16>(KernelTable&);
