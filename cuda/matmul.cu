@@ -69,7 +69,12 @@ class Library {
     Plan& known = plan(p, vector);
     if (known.choice.status != CUBLAS_STATUS_SUCCESS) return false;
     known.descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
-    require(run(known, p, alpha, beta, c, stream), describe(p));
+    const cublasStatus_t status = run(known, p, alpha, beta, c, stream);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      known.choice.status = status;  // offered by the heuristic all the same: not asked again
+      return false;
+    }
+    require(status, describe(p));
     return true;
   }
 

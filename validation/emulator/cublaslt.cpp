@@ -71,7 +71,8 @@ uint64_t alignment_of(const MatrixLayout& m) {
   return alignment;
 }
 
-/// So that callers' other ways are tested too: "none".
+/// So that callers' other ways are tested too: "none" or "broken", whose products are offered and
+/// refused when they run.
 bool are_epilogues(const char* what) {
   const char* const text = getenv("ESPALIER_EMULATED_EPILOGUES");
   return text != nullptr && strcmp(text, what) == 0;
@@ -324,6 +325,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                                         c_layout, d_layout, algorithm, &answer);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   const Algorithm known = unpack(*algorithm);
+  if (known.epilogue != CUBLASLT_EPILOGUE_DEFAULT && are_epilogues("broken"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
 
   Product p;
   p.a = {a, a_layout->m};
