@@ -64,8 +64,8 @@ class Library {
 
   /// A product with an epilogue that reads or writes `vector`; false, and nothing is done, where
   /// there is none for the shape.
-  bool multiply_with(void* vector, const Product& p, const void* alpha, const void* beta, void* c,
-                     Stream stream) {
+  bool multiply_with(const void* vector, const Product& p, const void* alpha, const void* beta,
+                     void* c, Stream stream) {
     Plan& known = plan(p, vector);
     if (known.choice.status != CUBLAS_STATUS_SUCCESS) return false;
     known.descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
@@ -80,7 +80,7 @@ class Library {
 
  private:
   /// `vector`: of the epilogue, if the product has one.
-  Plan& plan(const Product& p, void* vector) {
+  Plan& plan(const Product& p, const void* vector) {
     const Key key(p, p.left, p.right, p.result);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second;
@@ -219,6 +219,20 @@ void matmul(const Matmul& call, Stream stream) {
   const bool wide = call.in == ElementType::fp64;
   open_library().multiply(product(call), wide ? static_cast<const void*>(&call.alpha) : &alpha,
                           wide ? static_cast<const void*>(&call.beta) : &beta, call.c, stream);
+}
+
+bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream) {
+  ESPALIER_REQUIRE(call.granule == 0 && call.in != ElementType::fp64,
+                   "a product of {} values with a bias, granule {}", element_name(call.in),
+                   call.granule);
+  // Part of the choice, which the biases of all layers of a shape share.
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(bias));
+  if (alignment(address) < kMostAlignment || call.m == 0 || call.n == 0 || call.k == 0)
+    return false;
+  Product p = product(call);
+  p.epilogue = CUBLASLT_EPILOGUE_BIAS;  // C^T has n rows, and the vector runs along them
+  const float alpha = static_cast<float>(call.alpha), beta = static_cast<float>(call.beta);
+  return open_library().multiply_with(bias, p, &alpha, &beta, call.c, stream);
 }
 
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,

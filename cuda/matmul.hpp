@@ -43,6 +43,11 @@ struct Matmul {
 /// Errors  InternalError with cuBLASLt's status; LaunchError where the workspace finds no memory
 void matmul(const Matmul& call, Stream stream);
 
+/// C = alpha op(A) op(B) + beta C + bias in every row, rounded once; bias [n], of C's type. Returns
+/// false, and C is untouched, where cuBLASLt has no such epilogue for the shape, bias is not
+/// aligned to 16 bytes, or k is 0. For whole matrices: granule must be 0.
+bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream);
+
 /// When the bias gradient is asked of cuBLASLt: where the device has kernels of its own for it
 /// (before compute capability 9.0; there for fp16 alone), or wherever the heuristic offers one.
 enum class BiasGradient { automatic, epilogue };

@@ -80,6 +80,34 @@ void linear_layer(KernelTable& table, const LinearShape& shape) {
       [&](int64_t i) { linear_backward_weight<T>(o.weight_gradient(), o.ys(i), o.xs(i)); });
 }
 
+// What the bias costs beside the product: a pass of its own over y, or the epilogue.
+template <class T>
+void forward_and_bias(KernelTable& table) {
+  const KernelSizes& sizes = table.sizes();
+  const LinearOperands<T> o(sizes, sizes.of_model(16384), sizes.of_model(1600),
+                            sizes.of_model(4800));
+  const Buffer<T> b = normal_numbers<T>("bench.b", o.out);
+  const Vec<T> bias = as_vector(b);
+  table.heading("product with bias, gpt2-1558m qkv");
+  const auto add = [&](const char* name, const KernelWork& work) {
+    table.measure("bias", name, RateKind::flops, o.flops(), o.sets, work, KernelForms::tuned);
+  };
+  add("product, then bias", [&](int64_t i) {
+    linear_forward<T>(o.ys(i), o.xs(i), o.ws(i));
+    add_bias<T>(o.ys(i), bias);
+  });
+  bool has_epilogue = false;
+  const auto together = [&](int64_t i) {
+    has_epilogue = linear_forward_with_bias<T>(o.ys(i), o.xs(i), o.ws(i), bias);
+  };
+  together(0);
+  const char* name = "product with bias";
+  if (has_epilogue)
+    add(name, together);
+  else
+    table.absent("bias", name, "no such epilogue for the shape");
+}
+
 // What the bias gradient costs beside the weight gradient: a pass of its own over dy, or the
 // epilogue of the product, also where a step does not take it.
 template <class T>
@@ -122,6 +150,7 @@ void bench_products(KernelTable& table) {
   table.heading("matrix products");
   square_product<T>(table);
   for (const LinearShape& shape : kShapes) linear_layer<T>(table, shape);
+  forward_and_bias<T>(table);
   gradients_and_bias<T>(table);
 }
 template void bench_products<bf16>(KernelTable&);

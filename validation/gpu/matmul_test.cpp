@@ -229,6 +229,63 @@ TEST(Matmul, BiasGradientsInTheProductOnlyWhereTheDeviceHasThem) {
 #endif
 }
 
+/// x W^T + b of an odd number of rows, x and y with a gap; whether the product has the bias.
+template <class T>
+bool check_product_with_bias(int64_t tokens, int64_t in, int64_t out, int64_t gap,
+                             int64_t first_of_bias) {
+  Random random(7);
+  Matrix<T> x(tokens, in, gap, random), w(out, in, 0, random), y(tokens, out, gap, random);
+  const auto bias = random.values<T>(first_of_bias + out);
+  const DeviceArray<T> device_x(x.values), device_w(w.values), device_bias(bias);
+  const DeviceArray<T> device_y(y.values);
+  cuda::Matmul call;
+  call.transpose_b = true;
+  call.m = tokens;
+  call.n = out;
+  call.k = in;
+  call.a = device_x.data();
+  call.lda = x.ld;
+  call.b = device_w.data();
+  call.ldb = w.ld;
+  call.c = device_y.data();
+  call.ldc = y.ld;
+  call.in = call.out = ElementTraits<T>::kType;
+  const T* const b = device_bias.data() + first_of_bias;
+  const bool did_bias = cuda::matmul_with_bias(call, b, gpu_test::stream());
+  Matrix<T> got = y;
+  got.values = device_y.values();
+  const double rounding = std::is_same_v<T, float> ? 0 : std::is_same_v<T, bf16> ? 0x1p-8 : 0x1p-11;
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t o = 0; o < y.ld; ++o) {
+      if (!did_bias || o >= out) {
+        EXPECT_TRUE(gpu_test::same_bits(got.at(t, o), y.at(t, o))) << "touched " << t << ", " << o;
+        continue;
+      }
+      double want = static_cast<double>(bias[static_cast<size_t>(first_of_bias + o)]);
+      for (int64_t i = 0; i < in; ++i) want += x.at(false, t, i) * w.at(false, o, i);
+      // One rounding: half an ulp, and what the sum in fp32 is off.
+      EXPECT_NEAR(static_cast<double>(got.at(t, o)), want,
+                  1e-6 * static_cast<double>(in + 4) + rounding * 1.01 * std::abs(want))
+          << t << ", " << o;
+    }
+  return did_bias;
+}
+
+TEST(Matmul, AddsABiasBeforeTheOneRounding) {
+  for (int time = 0; time < 2; ++time)
+    for (const int64_t gap : {0, 8}) {
+      bool all = check_product_with_bias<bf16>(37, 64, 48, gap, 0);
+      all = check_product_with_bias<bf16>(5, 17, 33, gap, 0) && all;
+      all = check_product_with_bias<fp16>(64, 40, 96, gap, 0) && all;
+      all = check_product_with_bias<float>(16, 24, 20, gap, 0) && all;
+#ifdef ESPALIER_EMULATED_DEVICE
+      EXPECT_EQ(all, has_epilogues());
+#endif
+    }
+  EXPECT_FALSE(check_product_with_bias<bf16>(8, 16, 24, 0, 1)) << "a bias at an odd address";
+  EXPECT_FALSE(check_product_with_bias<bf16>(8, 0, 24, 0, 0)) << "a product over nothing";
+}
+
 TEST(Matmul, RunsAgainAfterRelease) {
   Random random(6);
   cuda::release_matmul();
