@@ -4,16 +4,12 @@
 // places.
 #include "cuda/matmul.hpp"
 
-#include <cublasLt.h>
-
-#include <algorithm>
 #include <map>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
 #include "cuda/launch.cuh"
+#include "cuda/matmul_terms.hpp"
 #include "cuda/reduction.hpp"
 #include "device/device.hpp"
 #include "tensor/types.hpp"
@@ -21,148 +17,7 @@
 namespace espalier::cuda {
 namespace {
 
-constexpr int64_t kMostAlignment = 16;  // bytes; what the widest loads need
-
-struct Operand {
-  const void* data;
-  int64_t rows, columns, ld;  // by columns, as cuBLASLt counts
-  ElementType type;
-  int64_t granule;
-};
-
-/// One product in cuBLASLt's terms: result = op(left) op(right).
-struct Product {
-  cublasOperation_t left_op, right_op;
-  Operand left, right, result;
-  int64_t k;
-  ElementType in, out;
-  bool sums_right;  // also the sums of op(right) over k, which are dY's column sums
-};
-
-std::string describe(const Product& p) {
-  const auto letter = [](cublasOperation_t op) { return op == CUBLAS_OP_T ? "T" : "N"; };
-  return fmt::format("cublasLt product of {}{} {} x {} x {}, {} to {}{}", letter(p.right_op),
-                     letter(p.left_op), p.result.columns, p.result.rows, p.k, element_name(p.in),
-                     element_name(p.out), p.sums_right ? " with bias gradient" : "");
-}
-
-void require(cublasStatus_t status, const std::string& what) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(what.c_str(), cublasLtGetStatusString(status));
-}
-
-cudaDataType_t data_type(ElementType t) {
-  switch (t) {
-    case ElementType::fp64: return CUDA_R_64F;
-    case ElementType::fp32: return CUDA_R_32F;
-    case ElementType::bf16: return CUDA_R_16BF;
-    case ElementType::fp16: return CUDA_R_16F;
-  }
-  return CUDA_R_32F;
-}
-
-/// The greatest power of two that divides `bytes`, at most kMostAlignment.
-int64_t alignment(int64_t bytes) {
-  return std::min(bytes & -bytes, kMostAlignment) + (bytes == 0 ? kMostAlignment : 0);
-}
-
-/// What an algorithm may expect of an operand. Decided by the shape where the operand keeps that,
-/// so that no wider leading dimension changes the algorithm; less where it does not.
-int64_t expected_alignment(const Operand& x) {
-  const int64_t bytes = element_bytes(x.type);
-  const int64_t address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(x.data));
-  return std::min({alignment(x.rows * bytes), alignment(x.ld * bytes), alignment(address),
-                   alignment(x.granule * bytes)});
-}
-
-struct Key {
-  Key(const Product& p, const Operand& left, const Operand& right, const Operand& result)
-      : value(static_cast<int>(p.left_op), static_cast<int>(p.right_op), p.result.rows,
-              p.result.columns, p.k, static_cast<int>(p.in), static_cast<int>(p.out), p.sums_right,
-              expected_alignment(p.left), expected_alignment(p.right), expected_alignment(p.result),
-              left.ld, right.ld, result.ld) {}
-  bool operator<(const Key& other) const { return value < other.value; }
-
-  std::tuple<int, int, int64_t, int64_t, int64_t, int, int, bool, int64_t, int64_t, int64_t,
-             int64_t, int64_t, int64_t>
-      value;
-};
-
-class Layout {
- public:
-  explicit Layout(const Operand& x) {
-    require(cublasLtMatrixLayoutCreate(&handle_, data_type(x.type), static_cast<uint64_t>(x.rows),
-                                       static_cast<uint64_t>(x.columns), x.ld),
-            fmt::format("cublasLtMatrixLayoutCreate of {} x {}, leading dimension {}", x.rows,
-                        x.columns, x.ld));
-  }
-  Layout(Layout&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Layout& operator=(Layout&&) = delete;
-  ~Layout() {
-    if (handle_ != nullptr) cublasLtMatrixLayoutDestroy(handle_);
-  }
-  cublasLtMatrixLayout_t get() const { return handle_; }
-
- private:
-  cublasLtMatrixLayout_t handle_ = nullptr;
-};
-
-class Descriptor {
- public:
-  explicit Descriptor(const Product& p) {
-    const bool wide = p.in == ElementType::fp64;
-    require(cublasLtMatmulDescCreate(&handle_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                     wide ? CUDA_R_64F : CUDA_R_32F),
-            "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, p.left_op);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, p.right_op);
-    if (p.sums_right) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
-  }
-  Descriptor(Descriptor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (handle_ != nullptr) cublasLtMatmulDescDestroy(handle_);
-  }
-  cublasLtMatmulDesc_t get() const { return handle_; }
-  template <class V>
-  void set(cublasLtMatmulDescAttributes_t attribute, const V& value) {
-    require(cublasLtMatmulDescSetAttribute(handle_, attribute, &value, sizeof value),
-            "cublasLtMatmulDescSetAttribute");
-  }
-
- private:
-  cublasLtMatmulDesc_t handle_ = nullptr;
-};
-
-class Preference {
- public:
-  Preference(const Product& p, uint64_t workspace) {
-    require(cublasLtMatmulPreferenceCreate(&handle_), "cublasLtMatmulPreferenceCreate");
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-    // A split of k adds its parts in the type of the sums, in a second step and a fixed order; the
-    // other schemes round between them or add in place.
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    const auto result = static_cast<uint32_t>(expected_alignment(p.result));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        static_cast<uint32_t>(expected_alignment(p.left)));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        static_cast<uint32_t>(expected_alignment(p.right)));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result);
-  }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-  ~Preference() { cublasLtMatmulPreferenceDestroy(handle_); }
-  cublasLtMatmulPreference_t get() const { return handle_; }
-
- private:
-  template <class V>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, V value) {
-    require(cublasLtMatmulPreferenceSetAttribute(handle_, attribute, &value, sizeof value),
-            "cublasLtMatmulPreferenceSetAttribute");
-  }
-  cublasLtMatmulPreference_t handle_ = nullptr;
-};
+using namespace lt;
 
 struct Choice {
   cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
@@ -184,8 +39,8 @@ class Library {
     check(cudaGetDevice(&device), "cudaGetDevice");
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    workspace_bytes_ =
-        properties.major >= 9 ? kMatmulWorkspaceBytesOfHopper : kMatmulWorkspaceBytes;
+    is_hopper_ = properties.major >= 9;
+    workspace_bytes_ = is_hopper_ ? kMatmulWorkspaceBytesOfHopper : kMatmulWorkspaceBytes;
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -195,14 +50,44 @@ class Library {
     cublasLtDestroy(handle_);
   }
 
-  /// `bias_gradient`: where the sums of op(right) go, if the product has them.
-  Plan& plan(const Product& p, float* bias_gradient) {
+  /// Whether a product of these values with a bias gradient has kernels made for this device. Among
+  /// those for compute capability 9.0 in cuBLASLt 13.0 (names in the library) only fp16 has them;
+  /// bf16 would fall back to kernels for 8.0, which do not use this device's tensor instructions.
+  bool has_bias_gradient(ElementType in) const { return !is_hopper_ || in == ElementType::fp16; }
+
+  /// A plain product. Errors as of matmul()
+  void multiply(const Product& p, const void* alpha, const void* beta, void* c, Stream stream) {
+    const Plan& known = plan(p, nullptr);
+    require(known.choice.status, describe(p));
+    require(run(known, p, alpha, beta, c, stream), describe(p));
+  }
+
+  /// A product with an epilogue that reads or writes `vector`; false, and nothing is done, where
+  /// there is none for the shape.
+  bool multiply_with(const void* vector, const Product& p, const void* alpha, const void* beta,
+                     void* c, Stream stream) {
+    Plan& known = plan(p, vector);
+    if (known.choice.status != CUBLAS_STATUS_SUCCESS) return false;
+    known.descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+    const cublasStatus_t status = run(known, p, alpha, beta, c, stream);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      known.choice.status = status;  // offered by the heuristic all the same: not asked again
+      return false;
+    }
+    require(status, describe(p));
+    return true;
+  }
+
+ private:
+  /// `vector`: of the epilogue, if the product has one.
+  Plan& plan(const Product& p, const void* vector) {
     const Key key(p, p.left, p.right, p.result);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second;
     Descriptor descriptor(p);
     // Its alignment counts in the choice, so it is there before.
-    if (p.sums_right) descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_gradient);
+    if (p.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+      descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
     Plan fresh{std::move(descriptor), Layout(p.left), Layout(p.right), Layout(p.result), {}};
     fresh.choice = choice_of_shape(p, fresh.descriptor);
     if (fresh.choice.status == CUBLAS_STATUS_SUCCESS && !takes(fresh))
@@ -218,7 +103,6 @@ class Library {
                           static_cast<size_t>(workspace_bytes_), stream);
   }
 
- private:
   /// The algorithm of a shape, chosen for operands without gaps.
   const Choice& choice_of_shape(const Product& p, const Descriptor& descriptor) {
     const auto packed = [](Operand x) {
@@ -271,19 +155,20 @@ class Library {
   }
 
   cublasLtHandle_t handle_ = nullptr;
+  bool is_hopper_ = false;  // or later
   int64_t workspace_bytes_ = 0;
   std::vector<std::pair<Stream, void*>> workspaces_;
   std::map<Key, Choice> choices_;  // by shape: leading dimensions without gaps
   std::map<Key, Plan> plans_;      // by shape and leading dimensions
 };
 
-Library*& library() {
-  static Library* instance = nullptr;
-  return instance;
+Library*& instance() {
+  static Library* library = nullptr;
+  return library;
 }
 Library& open_library() {
-  if (library() == nullptr) library() = new Library;
-  return *library();
+  if (instance() == nullptr) instance() = new Library;
+  return *instance();
 }
 
 Product product(const Matmul& call) {
@@ -298,6 +183,7 @@ Product product(const Matmul& call) {
   p.k = call.k;
   p.in = call.in;
   p.out = call.out;
+  p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   return p;
 }
 
@@ -329,20 +215,29 @@ void matmul(const Matmul& call, Stream stream) {
       case ElementType::fp16: return scale<fp16>(call, stream);
     }
   }
-  const Product p = product(call);
-  Library& lt = open_library();
-  const Plan& plan = lt.plan(p, nullptr);
-  require(plan.choice.status, describe(p));
   const float alpha = static_cast<float>(call.alpha), beta = static_cast<float>(call.beta);
   const bool wide = call.in == ElementType::fp64;
-  require(lt.run(plan, p, wide ? static_cast<const void*>(&call.alpha) : &alpha,
-                 wide ? static_cast<const void*>(&call.beta) : &beta, call.c, stream),
-          describe(p));
+  open_library().multiply(product(call), wide ? static_cast<const void*>(&call.alpha) : &alpha,
+                          wide ? static_cast<const void*>(&call.beta) : &beta, call.c, stream);
+}
+
+bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream) {
+  ESPALIER_REQUIRE(call.granule == 0 && call.in != ElementType::fp64,
+                   "a product of {} values with a bias, granule {}", element_name(call.in),
+                   call.granule);
+  // Part of the choice, which the biases of all layers of a shape share.
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(bias));
+  if (alignment(address) < kMostAlignment || call.m == 0 || call.n == 0 || call.k == 0)
+    return false;
+  Product p = product(call);
+  p.epilogue = CUBLASLT_EPILOGUE_BIAS;  // C^T has n rows, and the vector runs along them
+  const float alpha = static_cast<float>(call.alpha), beta = static_cast<float>(call.beta);
+  return open_library().multiply_with(bias, p, &alpha, &beta, call.c, stream);
 }
 
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
-                            ElementType type, float* scratch, Stream stream) {
+                            ElementType type, float* scratch, Stream stream, BiasGradient way) {
   ESPALIER_REQUIRE(type != ElementType::fp64, "a weight gradient in fp32 of {} values",
                    element_name(type));
   Matmul call;
@@ -359,17 +254,15 @@ bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, 
   call.ldc = lddw;
   call.in = type;
   call.out = ElementType::fp32;
-  if (out > 0 && in > 0 && tokens > 0) {
+  Library& library = open_library();
+  const bool tries = way == BiasGradient::epilogue || library.has_bias_gradient(type);
+  if (tries && out > 0 && in > 0 && tokens > 0) {
     // dW^T [in, out] = X^T dY: dY is the right operand, and the sums over k of its op are those of
     // dY's columns.
     Product p = product(call);
-    p.sums_right = true;
-    Library& lt = open_library();
-    Plan& plan = lt.plan(p, scratch);
-    if (plan.choice.status == CUBLAS_STATUS_SUCCESS) {
-      plan.descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, scratch);
-      const float one = 1;
-      require(lt.run(plan, p, &one, &one, dw, stream), describe(p));
+    p.epilogue = CUBLASLT_EPILOGUE_BGRADB;
+    const float one = 1;
+    if (library.multiply_with(scratch, p, &one, &one, dw, stream)) {
       add(db, scratch, out, stream);  // the epilogue overwrites
       return true;
     }
@@ -384,8 +277,8 @@ std::string matmul_library() {
 }
 
 void release_matmul() {
-  delete library();
-  library() = nullptr;
+  delete instance();
+  instance() = nullptr;
 }
 
 }  // namespace espalier::cuda

@@ -43,14 +43,24 @@ struct Matmul {
 /// Errors  InternalError with cuBLASLt's status; LaunchError where the workspace finds no memory
 void matmul(const Matmul& call, Stream stream);
 
-/// dW [out, in] += dY^T X and db [out] += the column sums of dY, in one product where cuBLASLt has
-/// such an epilogue for the shape. dy [tokens, out]; x [tokens, in], leading dimensions in
-/// elements. Returns whether db was done, which depends on the shape; dW is done in any case.
-/// scratch [out] floats, 16-byte aligned. The bias gradient is the epilogue BGRADB: fp32, formed
-/// from the operand tiles that the product reads anyway.
+/// C = alpha op(A) op(B) + beta C + bias in every row, rounded once; bias [n], of C's type. Returns
+/// false, and C is untouched, where cuBLASLt has no such epilogue for the shape, bias is not
+/// aligned to 16 bytes, or k is 0. For whole matrices: granule must be 0.
+bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream);
+
+/// When the bias gradient is asked of cuBLASLt: where the device has kernels of its own for it
+/// (before compute capability 9.0; there for fp16 alone), or wherever the heuristic offers one.
+enum class BiasGradient { automatic, epilogue };
+
+/// dW [out, in] += dY^T X and, in the same product, db [out] += the column sums of dY by the
+/// epilogue BGRADB: fp32, formed from the operand tiles that the product reads anyway. Where that
+/// is not to be had the plain product alone: returns whether db was done; dW is done in any case.
+/// dy [tokens, out]; x [tokens, in], leading dimensions in elements. scratch [out] floats, 16-byte
+/// aligned.
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
-                            ElementType type, float* scratch, Stream stream);
+                            ElementType type, float* scratch, Stream stream,
+                            BiasGradient way = BiasGradient::automatic);
 
 /// "cuBLASLt 13.0.1", for the run header.
 std::string matmul_library();

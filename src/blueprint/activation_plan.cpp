@@ -8,15 +8,23 @@
 namespace espalier {
 namespace {
 
-// Logits of this many bytes at a time: large enough that the products run at full speed, small
-// enough that the vocabulary never decides the memory of a run.
-constexpr int64_t kLogitBytes = int64_t{96} << 20;
-
-// Follows from the deck alone, not from the rank's share of the vocabulary: the rows of a product
-// are part of the arithmetic.
-int64_t classifier_rows(int64_t tokens, int64_t vocab_size) {
-  const int64_t fit = kLogitBytes / (4 * vocab_size) / 64 * 64;
-  return std::min(tokens, std::max<int64_t>(64, fit));
+// Tokens whose logits exist at once: even portions that numerics.logits_mib holds, in whole tiles
+// of the products where it holds one. Follows from the deck alone, not from the rank's share of the
+// vocabulary: the rows of a product are part of the arithmetic.
+int64_t classifier_rows(const Config& config, int64_t tokens) {
+  constexpr int64_t kTile = 128;
+  const double bytes_of_token =
+      static_cast<double>(element_bytes(config.numerics.compute_type) * config.model.vocab_size);
+  const double fit = config.numerics.logits_mib * 1048576.0 / bytes_of_token;
+  if (fit >= static_cast<double>(tokens)) return tokens;
+  const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(fit));
+  const auto even = [tokens](int64_t rows) {
+    const int64_t portions = (tokens + rows - 1) / rows;
+    return (tokens + portions - 1) / portions;
+  };
+  if (most < kTile) return even(most);
+  const int64_t rows = even(most / kTile * kTile);
+  return std::min(tokens, (rows + kTile - 1) / kTile * kTile);
 }
 
 class Planner {
@@ -36,7 +44,7 @@ class Planner {
   ActivationPlan make() {
     plan_.tokens = tokens_;
     plan_.own_tokens = own_;
-    plan_.classifier_rows = classifier_rows(tokens_, m_.vocab_size);
+    plan_.classifier_rows = classifier_rows(config_, tokens_);
     plan_.input = {{"inputs", 1, tokens_, Storage::index},
                    {"targets", 1, tokens_, Storage::index},
                    {"positions", 1, tokens_, Storage::index},

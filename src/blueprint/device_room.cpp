@@ -19,6 +19,8 @@ std::string remedies(const Config& config, int sharers) {
   if (sharers > 1) add("let fewer ranks share it");
   if (config.batch.micro_batch_size > 1)
     add(fmt::format("lower batch.micro_batch_size = {}", config.batch.micro_batch_size));
+  if (config.numerics.logits_mib > 128)
+    add(fmt::format("lower numerics.logits_mib = {}", config.numerics.logits_mib));
   if (config.grid.recompute == Recompute::none)
     add("set grid.recompute = \"selective\" or \"full\"");
   else if (config.grid.recompute == Recompute::selective)

@@ -19,13 +19,13 @@ struct LinearShape {
 };
 
 // gpt2: Radford et al. 2019, vocabulary padded to a multiple of 128 as in inputs/bench; llama: 3.2
-// 1B. Tokens of a micro-batch, of a chunk of logits for the vocabulary.
+// 1B. Tokens of a micro-batch, for the vocabulary those that numerics.logits_mib lets through.
 constexpr LinearShape kShapes[] = {
     {"gpt2-124m", "qkv", 768, 2304, 65536},         {"gpt2-124m", "output", 768, 768, 65536},
     {"gpt2-124m", "up", 768, 3072, 65536},          {"gpt2-124m", "down", 3072, 768, 65536},
-    {"gpt2-124m", "vocabulary", 768, 50304, 4096},  {"gpt2-1558m", "qkv", 1600, 4800, 16384},
+    {"gpt2-124m", "vocabulary", 768, 50304, 9472},  {"gpt2-1558m", "qkv", 1600, 4800, 16384},
     {"gpt2-1558m", "output", 1600, 1600, 16384},    {"gpt2-1558m", "up", 1600, 6400, 16384},
-    {"gpt2-1558m", "down", 6400, 1600, 16384},      {"gpt2-1558m", "vocabulary", 1600, 50304, 4096},
+    {"gpt2-1558m", "down", 6400, 1600, 16384},      {"gpt2-1558m", "vocabulary", 1600, 50304, 8192},
     {"llama-1b", "qkv", 2048, 3072, 32768},         {"llama-1b", "output", 2048, 2048, 32768},
     {"llama-1b", "up", 2048, 16384, 32768},         {"llama-1b", "down", 8192, 2048, 32768},
     {"llama-1b", "vocabulary", 2048, 128256, 4096},
@@ -80,10 +80,38 @@ void linear_layer(KernelTable& table, const LinearShape& shape) {
       [&](int64_t i) { linear_backward_weight<T>(o.weight_gradient(), o.ys(i), o.xs(i)); });
 }
 
-// What the bias gradient costs beside the weight gradient: a pass of its own over dy, or the
-// epilogue of the product.
+// What the bias costs beside the product: a pass of its own over y, or the epilogue.
 template <class T>
-void weight_and_bias(KernelTable& table) {
+void forward_and_bias(KernelTable& table) {
+  const KernelSizes& sizes = table.sizes();
+  const LinearOperands<T> o(sizes, sizes.of_model(16384), sizes.of_model(1600),
+                            sizes.of_model(4800));
+  const Buffer<T> b = normal_numbers<T>("bench.b", o.out);
+  const Vec<T> bias = as_vector(b);
+  table.heading("product with bias, gpt2-1558m qkv");
+  const auto add = [&](const char* name, const KernelWork& work) {
+    table.measure("bias", name, RateKind::flops, o.flops(), o.sets, work, KernelForms::tuned);
+  };
+  add("product, then bias", [&](int64_t i) {
+    linear_forward<T>(o.ys(i), o.xs(i), o.ws(i));
+    add_bias<T>(o.ys(i), bias);
+  });
+  bool has_epilogue = false;
+  const auto together = [&](int64_t i) {
+    has_epilogue = linear_forward_with_bias<T>(o.ys(i), o.xs(i), o.ws(i), bias);
+  };
+  together(0);
+  const char* name = "product with bias";
+  if (has_epilogue)
+    add(name, together);
+  else
+    table.absent("bias", name, "no such epilogue for the shape");
+}
+
+// What the bias gradient costs beside the weight gradient: a pass of its own over dy, or the
+// epilogue of the product, also where a step does not take it.
+template <class T>
+void gradients_and_bias(KernelTable& table) {
   const KernelSizes& sizes = table.sizes();
   const int64_t in = sizes.of_model(1600), out = sizes.of_model(6400);
   const LinearOperands<T> o(sizes, sizes.of_model(16384), in, out);
@@ -104,7 +132,7 @@ void weight_and_bias(KernelTable& table) {
     const auto together = [&](int64_t i) {
       has_epilogue = cuda::matmul_weight_and_bias(
           o.dw.data(), in, db.data(), o.ys(i).data(), out, o.xs(i).data(), in, out, in, o.tokens,
-          ElementTraits<T>::kType, scratch.data(), tuned_stream());
+          ElementTraits<T>::kType, scratch.data(), tuned_stream(), cuda::BiasGradient::epilogue);
     };
     together(0);
     const char* name = "weight and bias gradient in one product";
@@ -122,7 +150,8 @@ void bench_products(KernelTable& table) {
   table.heading("matrix products");
   square_product<T>(table);
   for (const LinearShape& shape : kShapes) linear_layer<T>(table, shape);
-  weight_and_bias<T>(table);
+  forward_and_bias<T>(table);
+  gradients_and_bias<T>(table);
 }
 template void bench_products<bf16>(KernelTable&);
 template void bench_products<fp16>(KernelTable&);

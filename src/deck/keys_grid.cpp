@@ -215,6 +215,17 @@ void add_numerics(std::vector<Key>& table) {
       .between(1, 1e9)
       .also({"loss_scale_window"})
       .help("Steps without overflow after which the factor doubles; fp16 only.");
+  rows.real("logits_mib", &NumericsConfig::logits_mib)
+      .unit("MiB")
+      .above(0)
+      .at_most(1e9)
+      .also({"logits_chunk_mib", "loss_chunk_mib"})
+      .help(
+          "Logits that exist at once, over the whole vocabulary, in the compute type: the tokens "
+          "of "
+          "a micro-batch pass the output projection and the loss in even portions of at most this "
+          "size, and of at least one token. The arithmetic of the output's weight gradient follows "
+          "it.");
   rows.choice<Kernels>("kernels", &NumericsConfig::kernels,
                        {{"tuned", Kernels::tuned}, {"portable", Kernels::portable}})
       .also({"kernel", "use_fused_kernels", "attn_implementation"})

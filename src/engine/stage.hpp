@@ -111,6 +111,9 @@ class Stage {
   void first_norm(const At& a);
   void enter_block(const At& a, const At* before);
   Mat<T> all_tokens(const Mat<T>& own, const char* buffer);
+  bool is_one_product(const ShardUnits& units) const;
+  bool project(const Mat<T>& y, const Mat<const T>& x, const At& a, const LinearSlots& slots,
+               const ShardUnits& units);
   void project_qkv(const At& a);
   void qk_norm_forward(const At& a);
   void rotate(const Mat<T>& qkv, Rotation rotation, const StageInputs& in);

@@ -90,15 +90,32 @@ void Stage<T>::enter_block(const At& a, const At* before) {
       own_token_index(a.kept));
 }
 
+// One product for the whole matrix: in the fast mode.
+template <class T>
+bool Stage<T>::is_one_product(const ShardUnits& units) const {
+  return !blueprint_.config.numerics.reproducible && units.compute.size() == 1 &&
+         units.compute.front().size() == 1;
+}
+
+// y = x W^T for this rank's columns; returns whether the bias is in it already. Between virtual
+// shards it never is, so that its place does not follow the layout.
+template <class T>
+bool Stage<T>::project(const Mat<T>& y, const Mat<const T>& x, const At& a,
+                       const LinearSlots& slots, const ShardUnits& units) {
+  ScopedPart part(Part::matmul);
+  const auto weight = a.w.matrix(slots.weight);
+  if (is_one_product(units))
+    return linear_forward_with_bias<T>(y, x, weight, a.w.vector(slots.bias));
+  column_forward<T>(y, x, weight, units);
+  return false;
+}
+
 template <class T>
 void Stage<T>::project_qkv(const At& a) {
   const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
   const auto y = a.tensor(model_.qk_norm ? "attention.qkv_raw" : "attention.qkv");
-  {
-    ScopedPart part(Part::matmul);
-    column_forward<T>(y, x, a.w.matrix(a.slots.qkv.weight), units_.qkv);
-  }
-  if (!a.slots.qkv.bias.present()) return;
+  const bool is_biased = project(y, x, a, a.slots.qkv, units_.qkv);
+  if (is_biased || !a.slots.qkv.bias.present()) return;
   ScopedPart part(Part::activation);
   add_bias<T>(y, a.w.vector(a.slots.qkv.bias));
 }
@@ -170,13 +187,10 @@ void Stage<T>::up_and_activate(const At& a) {
   const bool sequential = model_.residual == Residual::sequential;
   const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
   const auto up = a.tensor("mlp.up");
-  {
-    ScopedPart part(Part::matmul);
-    column_forward<T>(up, x, a.w.matrix(a.slots.up.weight), units_.up);
-  }
+  const bool is_biased = project(up, x, a, a.slots.up, units_.up);
   ScopedPart part(Part::activation);
   activation_forward<T>(model_.activation, a.tensor("mlp.activated"), up,
-                        a.w.vector(a.slots.up.bias));
+                        is_biased ? Vec<const T>(nullptr, 0) : a.w.vector(a.slots.up.bias));
 }
 
 // delta = what the attention, the MLP or both add to the stream, before biases.
@@ -280,6 +294,7 @@ void Stage<T>::final_norm(const At& last) {
 #define ESPALIER_INSTANTIATE(T)                                                    \
   template QueryKeyValue<T> Stage<T>::views(const Mat<T>&) const;                  \
   template RowSet<T> Stage<T>::head_rows(const Mat<T>&, int64_t, int64_t) const;   \
+  template bool Stage<T>::is_one_product(const ShardUnits&) const;                 \
   template Mat<T> Stage<T>::all_tokens(const Mat<T>&, const char*);                \
   template void Stage<T>::embed(const Kept&, const Mat<T>&);                       \
   template void Stage<T>::enter_block(const At&, const At*);                       \

@@ -17,8 +17,7 @@ void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, con
   const Mat<Real> dw = g.matrix(slots.weight);
   Real* scratch = slots.bias.present() ? work_.get<Real>("bias.partials").data() : nullptr;
   const Mat<const T> dy_all(dy), x_all(x);
-  if (!blueprint_.config.numerics.reproducible && units.compute.size() == 1 &&
-      units.compute.front().size() == 1) {
+  if (is_one_product(units)) {
     ScopedPart part(Part::matmul);
     linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch);
     return;

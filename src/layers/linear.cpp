@@ -10,17 +10,50 @@
 #include "tensor/tuned.hpp"
 
 namespace espalier {
+namespace {
+
+template <class T>
+void check_extents(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w) {
+  ESPALIER_REQUIRE(
+      w.extent(1) == x.extent(1) && y.extent(0) == x.extent(0) && y.extent(1) == w.extent(0),
+      "linear_forward of x [{}, {}], w [{}, {}], y [{}, {}]", x.extent(0), x.extent(1), w.extent(0),
+      w.extent(1), y.extent(0), y.extent(1));
+}
+
+}  // namespace
 
 template <class T>
 void linear_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w, Write write) {
   const int64_t tokens = x.extent(0), in = x.extent(1), out = w.extent(0);
-  ESPALIER_REQUIRE(static_cast<int64_t>(w.extent(1)) == in &&
-                       static_cast<int64_t>(y.extent(0)) == tokens &&
-                       static_cast<int64_t>(y.extent(1)) == out,
-                   "linear_forward of x [{}, {}], w [{}, {}], y [{}, {}]", tokens, in, out,
-                   w.extent(1), y.extent(0), y.extent(1));
+  check_extents(y, x, w);
   gemm<T, T>(Op::none, Op::transpose, tokens, out, in, 1, x.data(), in, w.data(), in,
              write == Write::add ? 1 : 0, y.data(), out);
+}
+
+template <class T>
+bool linear_forward_with_bias(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w,
+                              const Vec<const T>& b) {
+  if constexpr (kHasTuned<T> && kIs16Bit<T>) {
+    if (takes_tuned<T>() && b.data() != nullptr) {
+      cuda::Matmul call;
+      call.transpose_b = true;
+      call.m = static_cast<int64_t>(x.extent(0));
+      call.n = static_cast<int64_t>(w.extent(0));
+      call.k = static_cast<int64_t>(x.extent(1));
+      call.a = x.data();
+      call.b = w.data();
+      call.c = y.data();
+      call.lda = call.ldb = call.k;
+      call.ldc = call.n;
+      call.in = call.out = ElementTraits<T>::kType;
+      check_extents(y, x, w);
+      ESPALIER_REQUIRE(static_cast<int64_t>(b.extent(0)) == call.n, "bias [{}] of {} outputs",
+                       b.extent(0), call.n);
+      if (cuda::matmul_with_bias(call, b.data(), tuned_stream())) return true;
+    }
+  }
+  linear_forward<T>(y, x, w);
+  return false;
 }
 
 template <class T>
@@ -115,6 +148,8 @@ void add_bias(const Mat<T>& x, const Vec<const T>& b) {
 
 #define ESPALIER_INSTANTIATE(T)                                                                    \
   template void linear_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, Write); \
+  template bool linear_forward_with_bias<T>(const Mat<T>&, const Mat<const T>&,                    \
+                                            const Mat<const T>&, const Vec<const T>&);             \
   template void linear_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,  \
                                          Write);                                                   \
   template void linear_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                 \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: the products and the sum of the bias gradient. Biases are added where the output
-// is next read (activation, residual), which saves a pass over it.
+// Linear layers: the products and the sum of the bias gradient. Biases are added by the product
+// itself or where the output is next read (activation, residual), which saves a pass over it.
 #pragma once
 
 #include "tensor/gemm.hpp"
@@ -18,6 +18,14 @@ enum class Write { overwrite, add };
 template <class T>
 void linear_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& w,
                     Write write = Write::overwrite);
+
+/// y = x W^T, and + b in the same product where a device's library has such an epilogue for the
+/// shape: y is then rounded once instead of twice. Returns whether b is in y. b.data() may be null.
+///
+/// Shapes    as above; b [out]
+template <class T>
+[[nodiscard]] bool linear_forward_with_bias(const Mat<T>& y, const Mat<const T>& x,
+                                            const Mat<const T>& w, const Vec<const T>& b);
 
 /// dx = dy W, or dx += dy W. Shapes as in linear_forward.
 template <class T>

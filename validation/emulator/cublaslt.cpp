@@ -71,6 +71,13 @@ uint64_t alignment_of(const MatrixLayout& m) {
   return alignment;
 }
 
+/// So that callers' other ways are tested too: "none" or "broken", whose products are offered and
+/// refused when they run.
+bool are_epilogues(const char* what) {
+  const char* const text = getenv("ESPALIER_EMULATED_EPILOGUES");
+  return text != nullptr && strcmp(text, what) == 0;
+}
+
 cublasStatus_t judge(cublasLtMatmulDesc_t desc, const MatrixLayout& a, const MatrixLayout& b,
                      const MatrixLayout& c, const MatrixLayout& d) {
   const int64_t m = desc->transpose_a != 0 ? a.columns : a.rows;
@@ -89,18 +96,14 @@ cublasStatus_t judge(cublasLtMatmulDesc_t desc, const MatrixLayout& a, const Mat
     return CUBLAS_STATUS_NOT_SUPPORTED;
   switch (desc->epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT: return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_EPILOGUE_BIAS: break;
+    case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_BGRADA:
-    case CUBLASLT_EPILOGUE_BGRADB: {
-      // So that callers' other way is tested too.
-      const char* const text = getenv("ESPALIER_EMULATED_BIAS_GRADIENT");
-      if (text != nullptr && strcmp(text, "0") == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-      break;
-    }
+    case CUBLASLT_EPILOGUE_BGRADB: break;
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  return d.order == CUBLASLT_ORDER_COL && d.batches == 1 && !is_wide ? CUBLAS_STATUS_SUCCESS
-                                                                     : CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool has_epilogue =
+      d.order == CUBLASLT_ORDER_COL && d.batches == 1 && !is_wide && !are_epilogues("none");
+  return has_epilogue ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 bool is_aligned(const void* data, uint64_t alignment) {
@@ -322,6 +325,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                                         c_layout, d_layout, algorithm, &answer);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   const Algorithm known = unpack(*algorithm);
+  if (known.epilogue != CUBLASLT_EPILOGUE_DEFAULT && are_epilogues("broken"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
 
   Product p;
   p.a = {a, a_layout->m};

@@ -56,7 +56,7 @@ memory="layernorm.forward layernorm.with.residual layernorm.backward rmsnorm.for
 flat="adamw.with.fp32.masters sums.of.squares gradient.norm ordered.sum.of.2 ordered.sum.of.8
   conversion.from.fp32"
 # shellcheck disable=SC2086  # lists of patterns
-lines bf16 copy.of 32.x.32.x.32 "weight.gradient,.then" $products $attention $memory $flat \
+lines bf16 copy.of 32.x.32.x.32 "product,.then.bias" "weight.gradient,.then" $products $attention $memory $flat \
   adamw.rounded
 # shellcheck disable=SC2086
 lines fp16 copy.of $attention $memory $flat

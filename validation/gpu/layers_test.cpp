@@ -14,6 +14,7 @@
 #include "layers/norm.hpp"
 #include "layers/residual.hpp"
 #include "layers/rope.hpp"
+#include "tensor/tuned.hpp"
 
 namespace espalier {
 namespace {
@@ -151,6 +152,26 @@ TYPED_TEST(BothKernels, Activations) {
         activation_backward<T>(kind, d_up, dy, up);
       });
     }
+}
+
+// Rounded once by the tuned product, twice otherwise.
+TYPED_TEST(BothKernels, LinearLayersWithBias) {
+  using T = TypeParam;
+  for (const int64_t out : {96, 33}) {
+    const int64_t tokens = 70, in = 64;
+    const double product = 64 * kRounding<T>;  // half an ulp of the largest products
+    compare_kernels("linear with bias", 2e-5 + product, [&](Arrays& a) {
+      const Mat<T> y(a.output<T>(tokens * out), tokens, out),
+          x(a.input<T>(tokens * in), tokens, in);
+      const Mat<T> w(a.input<T>(out * in), out, in);
+      const Vec<const T> b(a.input<T>(out), out);
+      const bool is_biased = linear_forward_with_bias<T>(y, x, w, b);
+#ifdef ESPALIER_EMULATED_DEVICE
+      EXPECT_EQ(is_biased, takes_tuned<T>() && kIs16Bit<T>);
+#endif
+      if (!is_biased) add_bias<T>(y, b);
+    });
+  }
 }
 
 TYPED_TEST(BothKernels, Rope) {

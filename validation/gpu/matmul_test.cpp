@@ -2,6 +2,7 @@
 #include "cuda/matmul.hpp"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "core/error.hpp"
 #include "gpu/device_array.hpp"
@@ -163,7 +164,8 @@ TEST(Matmul, LeadingDimensionsChangeNoBit) {
 }
 
 template <class T>
-void check_weight_and_bias(int64_t out, int64_t in, int64_t tokens, int64_t gap) {
+bool check_weight_and_bias(int64_t out, int64_t in, int64_t tokens, int64_t gap,
+                           cuda::BiasGradient way) {
   Random random(5);
   Matrix<T> dy(tokens, out, gap, random), x(tokens, in, gap, random);
   Matrix<float> dw(out, in, gap, random);
@@ -172,7 +174,7 @@ void check_weight_and_bias(int64_t out, int64_t in, int64_t tokens, int64_t gap)
   const DeviceArray<float> device_dw(dw.values), device_db(db), scratch(poisoned<float>(out));
   const bool did_bias = cuda::matmul_weight_and_bias(
       device_dw.data(), dw.ld, device_db.data(), device_dy.data(), dy.ld, device_x.data(), x.ld,
-      out, in, tokens, ElementTraits<T>::kType, scratch.data(), gpu_test::stream());
+      out, in, tokens, ElementTraits<T>::kType, scratch.data(), gpu_test::stream(), way);
   Matrix<float> got = dw;
   got.values = device_dw.values();
   const auto got_bias = device_db.values();
@@ -181,27 +183,107 @@ void check_weight_and_bias(int64_t out, int64_t in, int64_t tokens, int64_t gap)
     for (int64_t i = 0; i < in; ++i) {
       double want = static_cast<double>(dw.at(o, i));
       for (int64_t t = 0; t < tokens; ++t) want += dy.at(false, t, o) * x.at(false, t, i);
-      ASSERT_NEAR(static_cast<double>(got.at(o, i)), want, error) << "dW " << o << ", " << i;
+      EXPECT_NEAR(static_cast<double>(got.at(o, i)), want, error) << "dW " << o << ", " << i;
     }
-    for (int64_t i = in; i < dw.ld; ++i) ASSERT_TRUE(std::isnan(got.at(o, i)));
+    for (int64_t i = in; i < dw.ld; ++i) EXPECT_TRUE(std::isnan(got.at(o, i)));
     double want = static_cast<double>(db[static_cast<size_t>(o)]);
     for (int64_t t = 0; did_bias && t < tokens; ++t) want += dy.at(false, t, o);
-    ASSERT_NEAR(static_cast<double>(got_bias[static_cast<size_t>(o)]), want, did_bias ? error : 0)
+    EXPECT_NEAR(static_cast<double>(got_bias[static_cast<size_t>(o)]), want, did_bias ? error : 0)
         << "db " << o << (did_bias ? "" : ", which was not to be touched");
   }
+  return did_bias;
+}
+
+/// On the emulated device, whose library has every epilogue unless the test was started without.
+bool has_epilogues() {
+  return std::getenv("ESPALIER_EMULATED_EPILOGUES") == nullptr;
 }
 
 TEST(Matmul, WeightAndBiasGradientsAreAdded) {
-  for (const int64_t gap : {0, 8}) {
-    check_weight_and_bias<bf16>(48, 32, 64, gap);
-    check_weight_and_bias<bf16>(33, 17, 29, gap);
-    check_weight_and_bias<fp16>(16, 64, 100, gap);
-    check_weight_and_bias<float>(24, 20, 40, gap);
+  for (const auto way : {cuda::BiasGradient::automatic, cuda::BiasGradient::epilogue}) {
+    for (const int64_t gap : {0, 8}) {
+      check_weight_and_bias<bf16>(48, 32, 64, gap, way);
+      check_weight_and_bias<bf16>(33, 17, 29, gap, way);
+      check_weight_and_bias<fp16>(16, 64, 100, gap, way);
+      check_weight_and_bias<float>(24, 20, 40, gap, way);
+    }
+    check_weight_and_bias<bf16>(8, 8, 0, 0, way);
   }
-  check_weight_and_bias<bf16>(8, 8, 0, 0);
   EXPECT_THROW(cuda::matmul_weight_and_bias(nullptr, 1, nullptr, nullptr, 1, nullptr, 1, 1, 1, 1,
                                             ElementType::fp64, nullptr, gpu_test::stream()),
                InternalError);
+}
+
+// Compute capability 9.0 has kernels with that epilogue for fp16 only; the benchmark asks all the
+// same. An epilogue that was refused is refused again, by its plan.
+TEST(Matmul, BiasGradientsInTheProductOnlyWhereTheDeviceHasThem) {
+#ifdef ESPALIER_EMULATED_DEVICE
+  using cuda::BiasGradient;
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_FALSE(check_weight_and_bias<bf16>(40, 32, 64, 0, BiasGradient::automatic));
+    EXPECT_EQ(check_weight_and_bias<fp16>(40, 32, 64, 0, BiasGradient::automatic), has_epilogues());
+    EXPECT_EQ(check_weight_and_bias<bf16>(40, 32, 64, 0, BiasGradient::epilogue), has_epilogues());
+  }
+#else
+  GTEST_SKIP() << "what a real library offers is not known beforehand";
+#endif
+}
+
+/// x W^T + b of an odd number of rows, x and y with a gap; whether the product has the bias.
+template <class T>
+bool check_product_with_bias(int64_t tokens, int64_t in, int64_t out, int64_t gap,
+                             int64_t first_of_bias) {
+  Random random(7);
+  Matrix<T> x(tokens, in, gap, random), w(out, in, 0, random), y(tokens, out, gap, random);
+  const auto bias = random.values<T>(first_of_bias + out);
+  const DeviceArray<T> device_x(x.values), device_w(w.values), device_bias(bias);
+  const DeviceArray<T> device_y(y.values);
+  cuda::Matmul call;
+  call.transpose_b = true;
+  call.m = tokens;
+  call.n = out;
+  call.k = in;
+  call.a = device_x.data();
+  call.lda = x.ld;
+  call.b = device_w.data();
+  call.ldb = w.ld;
+  call.c = device_y.data();
+  call.ldc = y.ld;
+  call.in = call.out = ElementTraits<T>::kType;
+  const T* const b = device_bias.data() + first_of_bias;
+  const bool did_bias = cuda::matmul_with_bias(call, b, gpu_test::stream());
+  Matrix<T> got = y;
+  got.values = device_y.values();
+  const double rounding = std::is_same_v<T, float> ? 0 : std::is_same_v<T, bf16> ? 0x1p-8 : 0x1p-11;
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t o = 0; o < y.ld; ++o) {
+      if (!did_bias || o >= out) {
+        EXPECT_TRUE(gpu_test::same_bits(got.at(t, o), y.at(t, o))) << "touched " << t << ", " << o;
+        continue;
+      }
+      double want = static_cast<double>(bias[static_cast<size_t>(first_of_bias + o)]);
+      for (int64_t i = 0; i < in; ++i) want += x.at(false, t, i) * w.at(false, o, i);
+      // One rounding: half an ulp, and what the sum in fp32 is off.
+      EXPECT_NEAR(static_cast<double>(got.at(t, o)), want,
+                  1e-6 * static_cast<double>(in + 4) + rounding * 1.01 * std::abs(want))
+          << t << ", " << o;
+    }
+  return did_bias;
+}
+
+TEST(Matmul, AddsABiasBeforeTheOneRounding) {
+  for (int time = 0; time < 2; ++time)
+    for (const int64_t gap : {0, 8}) {
+      bool all = check_product_with_bias<bf16>(37, 64, 48, gap, 0);
+      all = check_product_with_bias<bf16>(5, 17, 33, gap, 0) && all;
+      all = check_product_with_bias<fp16>(64, 40, 96, gap, 0) && all;
+      all = check_product_with_bias<float>(16, 24, 20, gap, 0) && all;
+#ifdef ESPALIER_EMULATED_DEVICE
+      EXPECT_EQ(all, has_epilogues());
+#endif
+    }
+  EXPECT_FALSE(check_product_with_bias<bf16>(8, 16, 24, 0, 1)) << "a bias at an odd address";
+  EXPECT_FALSE(check_product_with_bias<bf16>(8, 0, 24, 0, 0)) << "a product over nothing";
 }
 
 TEST(Matmul, RunsAgainAfterRelease) {

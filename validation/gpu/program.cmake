@@ -34,6 +34,8 @@ foreach(case "gpt2;fp32" "llama;bf16")
   list(GET case 0 family)
   espalier_program_test(layouts.${family} layouts ${family})
 endforeach()
+espalier_program_test(kernels.gpt2.bf16 kernels gpt2 bf16)  # biases in the products
+espalier_program_test(graphs.gpt2.bf16 graphs gpt2 bf16)
 espalier_program_test(checkpoint checkpoint gpt2)
 espalier_program_test(refused refused)
 espalier_program_test(without.gradient_reduction without gradient_reduction)

@@ -64,6 +64,7 @@ function draw_numerics(   keys, type) {
   keys = key("numerics.compute_type", type)
   if (type == "bf16" && chance(50)) keys = keys key("numerics.master_type", "bf16")
   if (chance(25)) keys = keys key("numerics.virtual_tensor_parallel", pick("1 2 4 8 16"))
+  if (chance(25)) keys = keys key("numerics.logits_mib", pick("0.0001 0.002 0.01"))
   return keys
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -173,13 +174,61 @@ TEST(ActivationPlan, RanksShareHeadsNeuronsWordsAndTokens) {
     }
 }
 
+int64_t portion(int64_t tokens, int64_t vocab, ElementType type, double mib) {
+  Config c = base();
+  c.batch.micro_batch_size = 1;
+  c.batch.seq_length = tokens;
+  c.model.vocab_size = vocab;
+  c.numerics.compute_type = type;
+  c.numerics.logits_mib = mib;
+  const ActivationPlan plan = make_activation_plan(c, {});
+  for (const PlannedTensor& t : plan.workspace)
+    if (t.name == "logits") {
+      EXPECT_EQ(t.rows, plan.classifier_rows);
+    }
+  return plan.classifier_rows;
+}
+
+TEST(ActivationPlan, LogitsExistForAPortionOfTheTokens) {
+  const double usual = Config{}.numerics.logits_mib;
+  EXPECT_EQ(portion(1024, 50257, ElementType::fp32, usual), 1024);  // 196 MiB: all at once
+  EXPECT_EQ(portion(1024, 50257, ElementType::fp32, 96), 384);      // 500 fit: 3 portions
+  EXPECT_EQ(portion(1024, 50257, ElementType::bf16, 96), 512);      // 1,001 fit: 2 even ones
+  EXPECT_EQ(portion(1, 50257, ElementType::fp32, 96), 1);
+  EXPECT_EQ(portion(10, 50257, ElementType::fp64, 1e-6), 1);  // not even one
+  // What inputs/bench has: 7, 2 and 8 portions.
+  EXPECT_EQ(portion(65536, 50304, ElementType::bf16, usual), 9472);
+  EXPECT_EQ(portion(16384, 50304, ElementType::bf16, usual), 8192);
+  EXPECT_EQ(portion(32768, 128256, ElementType::bf16, usual), 4096);
+}
+
+// Within the limit but for a single token, within the tokens, no more portions than that takes.
+TEST(ActivationPlan, PortionsOfTheLogitsAreEvenAndFit) {
+  for (const int64_t tokens : {1, 7, 127, 128, 129, 1000, 4096})
+    for (const int64_t vocab : {2, 97, 50257})
+      for (const double mib : {1e-6, 0.01, 0.3, 7.0, 60.0, 1024.0}) {
+        const int64_t rows = portion(tokens, vocab, ElementType::fp32, mib);
+        int64_t most = static_cast<int64_t>(mib * 1048576 / static_cast<double>(4 * vocab));
+        ASSERT_GE(rows, 1);
+        ASSERT_LE(rows, std::min(tokens, std::max<int64_t>(most, 1)));
+        if (rows == tokens) continue;
+        EXPECT_TRUE(rows < 128 || rows % 128 == 0) << rows;
+        if (most >= 128) most = most / 128 * 128;
+        most = std::max<int64_t>(most, 1);
+        const int64_t portions = (tokens + most - 1) / most;
+        EXPECT_LE((tokens + rows - 1) / rows, portions) << tokens << " x " << vocab << ", " << mib;
+      }
+}
+
 // The rows of a product are part of the arithmetic: the plan of a rank cuts no rows that the plan
 // of the whole does not cut.
 TEST(ActivationPlan, ClassifierRowsDoNotDependOnTheRanks) {
   Config c = base();
   c.model.vocab_size = 50257;
   c.batch.seq_length = 4096;
+  c.numerics.logits_mib = 96;
   const int64_t whole = make_activation_plan(c, {}).classifier_rows;
+  EXPECT_LT(whole, 4096);
   for (const int64_t ranks : {2, 4, 8})
     EXPECT_EQ(make_activation_plan(c, split_of(ranks, 1, 8, true)).classifier_rows, whole);
 }

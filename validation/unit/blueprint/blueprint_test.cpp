@@ -118,20 +118,6 @@ int64_t rows_of(const std::vector<PlannedTensor>& tensors, const std::string& na
   return -1;
 }
 
-TEST(ActivationPlan, LogitsExistForAChunkOfTokensOnly) {
-  Config c = gpt2_like();
-  EXPECT_EQ(make_activation_plan(c, {}).classifier_rows, 4 * 256);  // all fit
-  c.model.vocab_size = 50257;
-  const ActivationPlan plan = make_activation_plan(c, {});
-  EXPECT_LT(plan.classifier_rows, 4 * 256);
-  EXPECT_GE(plan.classifier_rows, 64);
-  EXPECT_EQ(plan.classifier_rows % 64, 0);
-  EXPECT_LE(plan.classifier_rows * 50257 * 4, int64_t{96} << 20);
-  EXPECT_EQ(rows_of(plan.workspace, "logits"), plan.classifier_rows);
-  c.batch.micro_batch_size = c.batch.seq_length = 1;
-  EXPECT_EQ(make_activation_plan(c, {}).classifier_rows, 1);
-}
-
 TEST(ActivationPlan, KeepsWhatTheModelNeeds) {
   Config c = gpt2_like();
   const ActivationPlan plain = make_activation_plan(c, {});

@@ -65,6 +65,7 @@ TEST(DeckChanges, EverySectionHasItsMeaning) {
       {"checkpoint.interval", ChangeKind::conduct},
       {"monitor.log_interval", ChangeKind::conduct},
       {"schedule.warmup_steps", ChangeKind::arithmetic},
+      {"numerics.logits_mib", ChangeKind::arithmetic},
       {"numerics.kernels", ChangeKind::arithmetic},
       {"numerics.graphs", ChangeKind::conduct},
       {"grid.share_devices", ChangeKind::conduct},
@@ -80,6 +81,7 @@ TEST(DeckChanges, EverySectionHasItsMeaning) {
   after.checkpoint.interval = 3;
   after.monitor.log_interval = 9;
   after.schedule.warmup_steps = 4;
+  after.numerics.logits_mib = 96;
   after.numerics.kernels = Kernels::portable;
   after.numerics.graphs = true;
   after.grid.share_devices = true;

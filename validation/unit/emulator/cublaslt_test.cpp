@@ -163,9 +163,9 @@ TEST(EmulatedCublasLt, SumsBiasGradients) {
     for (size_t x = 0; x < 31; ++x) expected += double(b[j * 31 + x]);
     EXPECT_NEAR(sums[j], expected, 1e-5);
   }
-  setenv("ESPALIER_EMULATED_BIAS_GRADIENT", "0", 1);
+  setenv("ESPALIER_EMULATED_EPILOGUES", "none", 1);
   EXPECT_EQ(p.choose(), CUBLAS_STATUS_NOT_SUPPORTED);
-  unsetenv("ESPALIER_EMULATED_BIAS_GRADIENT");
+  unsetenv("ESPALIER_EMULATED_EPILOGUES");
 }
 
 TEST(EmulatedCublasLt, RefusesWhatDoesNotFit) {
