@@ -10,7 +10,8 @@ namespace espalier::cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = kWarps * kWarp;
-constexpr int kAhead = 8;  // rows that a thread has under way
+constexpr int kAhead = 8;   // rows that a thread has under way
+constexpr int kBlocks = 4;  // a multiprocessor: 64 registers a thread
 constexpr int64_t kMostParts = 64;
 
 // Rows of a part; a function of the number of rows alone, like everything else about the order.
@@ -21,7 +22,7 @@ int64_t part_rows(int64_t rows) {
 /// Block (part, tile): the sums of W columns a lane over the part's rows, to sums[part]. Warp w
 /// adds the rows w, w + kWarps, ... in order, then the warps are added in order.
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     bias_gradient_kernel(float* sums, const T* dy, int64_t rows, int64_t columns, int64_t each) {
   float* shared = shared_memory<float>();  // [kWarps, kWarp * W]
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
