@@ -37,36 +37,37 @@ struct GeluTanh {
 };
 
 struct Gelu {
-  // normal_cdf() of tensor/math.hpp; its formula with the hardware's functions for 16-bit types.
-  template <class T>
-  __device__ static float phi(float x) {
-    if constexpr (sizeof(T) == 4) {
-      return normal_cdf(x);
-    } else {
-      constexpr float kTerms[] = {0.17087277f, -0.82215223f, 1.48851587f, -1.13520398f,
-                                  0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f,
-                                  1.00002368f, -1.26551223f};
-      const float z = fabsf(x) * 0.707106781f;
-      const float t = reciprocal_approximate(fmaf(0.5f, z, 1.0f));
-      float p = kTerms[0];
+  // For 16-bit types: e^(-u^2/2), and Phi(-|u|) without that factor, which is a polynomial of
+  // 1 / (1 + 0.31 |u|). Its relative error is at most 4.7e-6 (minimax for |u| up to 14, where Phi
+  // leaves fp32): 1/410 of half a unit in the last place of bf16, 1/50 of fp16.
+  __device__ static float bell(float u) { return exp2_approximate(-0.5f * kLog2e * u * u); }
+  __device__ static float scaled_tail(float size) {
+    constexpr float kTerms[] = {-0.0739291044f, 0.180450243f, 0.0157448214f,
+                                0.133429729f,   0.120441289f, 0.123860701f};
+    const float t = reciprocal_approximate(fmaf(0.31f, size, 1.0f));
+    float p = kTerms[0];
 #pragma unroll
-      for (int i = 1; i < 10; ++i) p = fmaf(p, t, kTerms[i]);
-      const float tail = 0.5f * t * exp2_approximate(kLog2e * fmaf(-z, z, p));
-      return x < 0.0f ? tail : 1.0f - tail;
-    }
+    for (int i = 1; i < 6; ++i) p = fmaf(p, t, kTerms[i]);
+    return p * t;
   }
   template <class T>
   __device__ static float value(float u) {
-    return u * phi<T>(u);
+    if constexpr (sizeof(T) == 4) {
+      return u * normal_cdf(u);
+    } else {
+      const float size = fabsf(u);
+      return fmaf(-size, scaled_tail(size) * bell(u), fmaxf(u, 0.0f));
+    }
   }
   template <class T>
   __device__ static float slope(float u) {
-    float density;
-    if constexpr (sizeof(T) == 4)
-      density = normal_density(u);
-    else
-      density = 0.398942280f * exp2_approximate(-0.5f * kLog2e * u * u);
-    return fmaf(u, density, phi<T>(u));
+    if constexpr (sizeof(T) == 4) {
+      return fmaf(u, normal_density(u), normal_cdf(u));
+    } else {
+      const float size = fabsf(u), e = bell(u);
+      const float rest = fmaf(-0.398942280f, size, scaled_tail(size));
+      return u < 0.0f ? e * rest : fmaf(-e, rest, 1.0f);
+    }
   }
 };
 

@@ -168,6 +168,42 @@ TYPED_TEST(TunedActivation, IsThatOfDouble) {
   for (const auto& p : problems()) EXPECT_EQ(check<TypeParam>(p, 1.0), "") << p.text();
 }
 
+/// The share of T's values whose gelu is not that of double rounded to T: twice the formula's error
+/// in units of T's last place, about.
+template <class T>
+double misrounded(double scale) {
+  Problem p;
+  p.rows = 1;
+  p.bias = false;
+  Data<T> d(p);
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    T x;
+    x.bits = static_cast<uint16_t>(bits);
+    // Left out: what is u or subnormal.
+    const double u = static_cast<double>(x);
+    if (u < 3 && std::abs(u * gate(Activation::gelu, u)) > 1e-4) d.up.push_back(x);
+  }
+  p.columns = static_cast<int64_t>(d.up.size());
+  d.dy = d.bias = std::vector<T>(d.up.size(), T(1.0f));
+  std::string fault;
+  const auto got = run(p, d, fault);
+  EXPECT_EQ(fault, "");
+  int64_t different = 0;
+  for (size_t i = 0; i < d.up.size(); ++i) {
+    const double u = static_cast<double>(d.up[i]);
+    const T want(static_cast<float>(scale * u * gate(Activation::gelu, u)));
+    different += want.bits != got.y[i].bits;
+  }
+  return static_cast<double>(different) / static_cast<double>(p.columns);
+}
+
+TEST(TunedGelu, RoundsAsDoubleButForAFew) {
+  EXPECT_LT(misrounded<bf16>(1.0), 0.002);
+  EXPECT_LT(misrounded<fp16>(1.0), 0.01);
+  EXPECT_GT(misrounded<bf16>(1.0001), 0.01);
+  EXPECT_GT(misrounded<fp16>(1.00003), 0.02);
+}
+
 TYPED_TEST(TunedActivation, AnotherScaleIsNoticed) {
   for (const auto kind : kKinds) {
     Problem p;
