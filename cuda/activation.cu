@@ -2,8 +2,10 @@
 // Activations fused with the bias before them. For 16-bit types the exponential and the reciprocal
 // are the hardware's (errors about 2^-22, far below those types' rounding): with the library's the
 // arithmetic, not the memory, would set the pace. fp32 keeps the portable forms.
+#include "core/error.hpp"
 #include "cuda/pieces.cuh"
 #include "cuda/pointwise.hpp"
+#include "cuda/row_sums.cuh"
 #include "tensor/math.hpp"
 
 namespace espalier::cuda {
@@ -123,13 +125,15 @@ struct Backward {
     const int64_t at = row * columns + piece * W;
     return {load_piece<W>(dy + at), load_piece<W>(up + at)};
   }
-  __device__ void finish(const Held& h, int64_t row, int64_t piece) const {
+  __device__ Piece<T, W> finish(const Held& h, int64_t row, int64_t piece) const {
     float g[W], u[W];
     to_floats(h.dy, g);
     to_floats(h.up, u);
 #pragma unroll
     for (int e = 0; e < W; ++e) g[e] *= Function::template slope<T>(u[e]);
-    store_piece<W>(d_up + row * columns + piece * W, to_piece<T>(g));
+    const Piece<T, W> out = to_piece<T>(g);
+    store_piece<W>(d_up + row * columns + piece * W, out);
+    return out;
   }
 };
 
@@ -240,6 +244,20 @@ void backward(Activation kind, T* d_up, const T* dy, const T* up, int64_t rows, 
   }
 }
 
+template <class T, int W>
+void backward_with_bias(Activation kind, T* d_up, float* db, const T* dy, const T* up, int64_t rows,
+                        int64_t columns, float* scratch, Stream stream) {
+  constexpr int kAhead = 4, kBlocks = 3;  // rows under way, 80 registers a thread
+  const auto start = [&](auto body) {
+    add_row_sums<W, kAhead, kBlocks>("activation_backward", "bias_gradient_sum", body, db, rows,
+                                     columns, scratch, stream);
+  };
+  if (kind == Activation::gelu)
+    start(Backward<Gelu, T, W>{d_up, dy, up, columns});
+  else
+    start(Backward<GeluTanh, T, W>{d_up, dy, up, columns});
+}
+
 }  // namespace
 
 template <class T>
@@ -264,10 +282,24 @@ void activation_backward(Activation kind, T* d_up, const T* dy, const T* up, int
     backward<T, 1>(kind, d_up, dy, up, rows, columns, stream);
 }
 
+template <class T>
+void activation_and_bias_backward(Activation kind, T* d_up, float* db, const T* dy, const T* up,
+                                  int64_t rows, int64_t columns, float* scratch, Stream stream) {
+  ESPALIER_REQUIRE(kind != Activation::swiglu, "the bias gradient of a gated activation");
+  if (rows == 0 || columns == 0) return;
+  constexpr int W = kPieceSize<T>;
+  if (columns % W == 0 && are_aligned(16, d_up, dy, up))
+    backward_with_bias<T, W>(kind, d_up, db, dy, up, rows, columns, scratch, stream);
+  else
+    backward_with_bias<T, 1>(kind, d_up, db, dy, up, rows, columns, scratch, stream);
+}
+
 #define ESPALIER_INSTANTIATE(T)                                                                \
   template void activation_forward<T>(Activation, T*, T*, const T*, int64_t, int64_t, Stream); \
   template void activation_backward<T>(Activation, T*, const T*, const T*, int64_t, int64_t,   \
-                                       Stream);
+                                       Stream);                                                \
+  template void activation_and_bias_backward<T>(Activation, T*, float*, const T*, const T*,    \
+                                                int64_t, int64_t, float*, Stream);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(bf16)
 ESPALIER_INSTANTIATE(fp16)

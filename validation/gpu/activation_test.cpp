@@ -2,6 +2,7 @@
 // The tuned activations against the formulas in double.
 #include <limits>
 
+#include "core/error.hpp"
 #include "cuda/pointwise.hpp"
 #include "gpu/device_rows.hpp"
 
@@ -226,6 +227,44 @@ TYPED_TEST(TunedActivation, DoesNotDependOnThePlace) {
     compare_bits("y of unaligned rows", apart.y, first.y, fault);
     compare_bits("d_up of unaligned rows", apart.d_up, first.d_up, fault);
     EXPECT_EQ(fault, "") << p.text();
+  }
+}
+
+// With the sums over its rows at once: the bits of the two passes that it replaces.
+TYPED_TEST(TunedActivation, SumsTheBiasGradientWithTheSameBits) {
+  using T = TypeParam;
+  for (auto p : problems()) {
+    if (p.kind == Activation::swiglu) continue;
+    p.rows = p.columns < 100 ? 4242 : p.columns == 100 ? 601 : 130;
+    const Data<T> d(p);
+    const RowShape shape = dense(p.rows, p.columns, p.start), vector = dense(1, p.columns, p.start);
+    const RowShape parts = dense(1, cuda::bias_gradient_scratch(p.rows, p.columns));
+    Random random(p.seed);
+    const auto old = random.values<float>(p.columns);
+    const DeviceArray<T> up(placed(shape, d.up)), dy(placed(shape, d.dy));
+    const DeviceArray<T> two(poisoned<T>(shape.size())), one(poisoned<T>(shape.size()));
+    const DeviceArray<float> db_two(placed(vector, old)), db_one(placed(vector, old));
+    const DeviceArray<float> scratch(poisoned<float>(parts.size()));
+    cuda::activation_backward<T>(p.kind, two.data() + p.start, dy.data() + p.start,
+                                 up.data() + p.start, p.rows, p.columns, stream());
+    cuda::bias_gradient<T>(db_two.data() + p.start, two.data() + p.start, p.rows, p.columns,
+                           scratch.data(), stream());
+    cuda::activation_and_bias_backward<T>(p.kind, one.data() + p.start, db_one.data() + p.start,
+                                          dy.data() + p.start, up.data() + p.start, p.rows,
+                                          p.columns, scratch.data(), stream());
+    std::string fault;
+    const auto db = taken(vector, db_one.values(), fault);
+    compare_bits("d_up", taken(shape, one.values(), fault), taken(shape, two.values(), fault),
+                 fault);
+    compare_bits("db", db, taken(vector, db_two.values(), fault), fault);
+    EXPECT_EQ(fault, "") << p.text();
+    EXPECT_FALSE(std::equal(db.begin(), db.end(), old.begin()));
+    if (p.seed % 16 != 1) continue;
+    p.kind = Activation::swiglu;
+    EXPECT_THROW(cuda::activation_and_bias_backward<T>(
+                     p.kind, one.data() + p.start, db_one.data() + p.start, dy.data() + p.start,
+                     up.data() + p.start, p.rows, p.columns, scratch.data(), stream()),
+                 InternalError);
   }
 }
 
