@@ -46,7 +46,7 @@ function(espalier_cuda_compile)
     set(object ${PROJECT_BINARY_DIR}/cuda/${source}.o)
     add_custom_command(OUTPUT ${object}
       COMMAND ${ESPALIER_NVCC} -c ${PROJECT_SOURCE_DIR}/cuda/${source} -o ${object}
-              -ccbin ${ESPALIER_HOST_COMPILER} -std=c++17 -O3 ${generate} -I ${PROJECT_SOURCE_DIR}/src
+              -ccbin ${ESPALIER_HOST_COMPILER} -std=c++17 -O3 -lineinfo ${generate} -I ${PROJECT_SOURCE_DIR}/src
               -I ${PROJECT_SOURCE_DIR} -MD -MF ${object}.d
               -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror
       DEPENDS ${PROJECT_SOURCE_DIR}/cuda/${source} DEPFILE ${object}.d VERBATIM

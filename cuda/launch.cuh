@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "cuda/check.hpp"
 #include "cuda/stream.hpp"
@@ -37,8 +38,16 @@ void launch(const char* label, void (*kernel)(P...), dim3 grid, dim3 block, size
                                static_cast<int>(shared_bytes)),
           label);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  kernel<<<grid, block, shared_bytes, stream>>>(P(arguments)...);
-  check(cudaGetLastError(), label);
+  // The launch's own answer: cudaGetLastError() would also tell of errors that others left behind.
+  std::tuple<P...> given{P(arguments)...};
+  std::apply(
+      [&](P&... each) {
+        void* addresses[] = {const_cast<void*>(static_cast<const void*>(&each))...};
+        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, addresses,
+                               shared_bytes, stream),
+              label);
+      },
+      given);
 }
 
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of norms in one pass over dy and x. A block owns a chunk of kNormChunk rows. It copies
 // a batch of rows to shared memory while it works on the batch before: teams of lanes form the sums
-// over each row, then every thread takes columns, forms dx and keeps the sums over the chunk's rows
-// in registers.
+// over each row, one thread a row the two factors that come of them, then every thread takes
+// columns, forms dx and keeps the sums over the chunk's rows in registers. Two blocks share a
+// multiprocessor, so that one works while the other waits at a barrier.
 #include <algorithm>
 
 #include "blueprint/activation_plan.hpp"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int kChunk = static_cast<int>(kNormChunk);
 constexpr int kMostThreads = 1024;
-constexpr int kLongThreads = 512;  // of the kernel for long rows
+constexpr int kSharingThreads = 512;  // of a block that leaves room for another one
+constexpr int kLongThreads = 512;     // of the kernel for long rows
 
 /// How a block is laid out: a function of the type, the columns and the device's shared memory, so
 /// that the order of every sum is one too.
@@ -30,14 +32,20 @@ struct Layout {
 /// Where in shared memory what stands, in bytes; then come the buffers, and over them at the end
 /// the sums of the chunk.
 struct Places {
-  int statistics, sums, buffers;
+  int statistics, factors, sums, buffers;
 };
 inline __host__ __device__ Places places(const Layout& l) {
   const int statistics = kChunk * 3 * static_cast<int>(sizeof(int64_t));  // after the rows' offsets
-  const int sums = statistics + kChunk * 2 * static_cast<int>(sizeof(float));
-  const int end = sums + l.batch * l.parts * 2 * static_cast<int>(sizeof(float));
-  return {statistics, sums, (end + 15) / 16 * 16};
+  const int factors = statistics + kChunk * static_cast<int>(sizeof(float2));
+  const int sums = factors + kChunk * static_cast<int>(sizeof(float4));
+  const int end = sums + l.batch * l.parts * static_cast<int>(sizeof(float2));
+  return {statistics, factors, sums, (end + 15) / 16 * 16};
 }
+// At least the bytes in front of the buffers, and half of the 1 KiB that the device keeps a block.
+// There are at most kMostThreads / 4 teams, hence no more parts of rows.
+constexpr int kBesides = 6 * 1024;
+static_assert(kChunk * (24 + 8 + 16) + kMostThreads / 4 * 8 + 16 + 512 <= kBesides,
+              "two blocks have to fit where their buffers take half of the shared memory each");
 
 template <class T>
 struct Arrays {
@@ -80,8 +88,8 @@ __device__ __forceinline__ void copy_batch(const NormBackward<T>& c, const Layou
 // sums[row, part] = the sums of dy w (x - mean) and of dy w over the part's pieces.
 template <bool kWhole, class T>
 __device__ __forceinline__ void sum_rows(const NormBackward<T>& c, const Layout& l,
-                                         const Arrays<T>& from, const float* statistics,
-                                         float* sums, int count) {
+                                         const Arrays<T>& from, const float2* statistics,
+                                         float2* sums, int count) {
   constexpr int W = kPieceSize<T>;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % l.lanes, team = thread / l.lanes, teams = l.threads / l.lanes;
@@ -91,7 +99,7 @@ __device__ __forceinline__ void sum_rows(const NormBackward<T>& c, const Layout&
     const int row = l.parts == 1 ? item : item / l.parts, part = item - row * l.parts;
     float projected = 0, shift = 0;
     if (item < items) {
-      const float mean = statistics[2 * row];
+      const float mean = statistics[row].x;
       for (int p = part * l.lanes + lane; p < l.pieces; p += l.lanes * l.parts) {
         float g[W], x[W], w[W];
         to_floats(load_piece<W>(static_cast<const T*>(from.dy + (row * l.pieces + p) * W)), g);
@@ -108,10 +116,28 @@ __device__ __forceinline__ void sum_rows(const NormBackward<T>& c, const Layout&
     }
     projected = lanes_sum(projected, l.lanes);
     shift = lanes_sum(shift, l.lanes);
-    if (item < items && lane == 0) {
-      sums[2 * item] = projected;
-      sums[2 * item + 1] = shift;
+    if (item < items && lane == 0) sums[item] = make_float2(projected, shift);
+  }
+}
+
+// factors[row] = mean, rstd, slope, level: dx = rstd w dy - xhat slope - level, where slope = rstd
+// (mean of w dy xhat) and level = rstd (mean of w dy).
+template <class T>
+__device__ __forceinline__ void form_factors(const NormBackward<T>& c, const Layout& l,
+                                             float4* factors, const float2* statistics,
+                                             const float2* sums, int count) {
+  const float size = static_cast<float>(c.x.columns);
+  for (int r = static_cast<int>(threadIdx.x); r < count; r += l.threads) {
+    const float mean = statistics[r].x, rstd = statistics[r].y;
+    float projected = 0, shift = 0;
+#pragma unroll 1
+    for (int part = 0; part < l.parts; ++part) {
+      const float2 sum = sums[r * l.parts + part];
+      projected += sum.x;
+      shift += sum.y;
     }
+    factors[r] = make_float4(mean, rstd, rstd * rstd * (projected / size),
+                             c.centred ? rstd * (shift / size) : 0.0f);
   }
 }
 
@@ -121,8 +147,9 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
   unsigned char* shared = shared_memory<unsigned char>();
   const Places at = places(l);
   int64_t* offsets = reinterpret_cast<int64_t*>(shared);  // [kChunk, 3] of dy, x, dx
-  float* statistics = reinterpret_cast<float*>(shared + at.statistics);
-  float* sums = reinterpret_cast<float*>(shared + at.sums);
+  float2* statistics = reinterpret_cast<float2*>(shared + at.statistics);  // mean, rstd
+  float4* factors = reinterpret_cast<float4*>(shared + at.factors);        // of the batch
+  float2* sums = reinterpret_cast<float2*>(shared + at.sums);
   const int thread = static_cast<int>(threadIdx.x), width = l.pieces * W;
   const int64_t n = c.x.columns, first = int64_t{blockIdx.x} * kChunk;
   const int64_t rest = c.x.rows - first;
@@ -137,7 +164,10 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
     offsets[3 * i + 1] = row_of(c.x, first + i) - c.x.data;
     offsets[3 * i + 2] = row_of(c.dx, first + i) - c.dx.data;
   }
-  for (int i = thread; i < 2 * rows; i += l.threads) statistics[i] = c.statistics[2 * first + i];
+  for (int i = thread; i < rows; i += l.threads) {
+    const float* from = c.statistics + 2 * (first + i);
+    statistics[i] = make_float2(from[0], from[1]);
+  }
 
   const int owner = thread / l.pieces, piece = thread - owner * l.pieces;
   const int group = owner < l.groups ? owner : kChunk;  // threads past the last group have no row
@@ -146,7 +176,6 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
   float weight_sum[W] = {}, bias_sum[W] = {};
   __syncthreads();
 
-  const float size = static_cast<float>(n);
   copy_batch<kWhole>(c, l, buffer(0), offsets, 0, rows < l.batch ? rows : l.batch, group, piece);
   commit_copies();
   for (int from = 0, turn = 0; from < rows; from += l.batch, turn ^= 1) {
@@ -159,18 +188,14 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
                          rows - next < l.batch ? rows - next : l.batch, group, piece);
     commit_copies();
     const Arrays<T> now = buffer(turn);
-    sum_rows<kWhole>(c, l, now, statistics + 2 * from, sums, count);
+    sum_rows<kWhole>(c, l, now, statistics + from, sums, count);
+    __syncthreads();
+    form_factors(c, l, factors, statistics + from, sums, count);
     __syncthreads();
     for (int r = group; r < count; r += l.groups) {
-      const float mean = statistics[2 * (from + r)], rstd = statistics[2 * (from + r) + 1];
-      float projected = 0, shift = 0;
-      for (int part = 0; part < l.parts; ++part) {
-        projected += sums[2 * (r * l.parts + part)];
-        shift += sums[2 * (r * l.parts + part) + 1];
-      }
-      // dx = rstd (w dy - mean of w dy) - xhat rstd (mean of w dy xhat)
-      const float slope = rstd * rstd * (projected / size);
-      const float level = c.centred ? rstd * (shift / size) : 0.0f;
+      const float4 f = factors[r];
+      const float mean = f.x, rstd = f.y, slope = f.z, level = f.w;
+      T* dx = c.dx.data + offsets[3 * (from + r) + 2] + column;
       Piece<T, W> out;
       // Four columns at a time: eight at once would take more registers than there are.
 #pragma unroll
@@ -191,10 +216,14 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward_kernel(NormBackwar
         }
         const Piece<T, 4> four = to_piece<T>(g);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) out.at[h + e] = four.at[e];
+        for (int e = 0; e < 4; ++e) {
+          if constexpr (kWhole)
+            out.at[h + e] = four.at[e];
+          else if (h + e < n - column)
+            dx[h + e] = four.at[e];
+        }
       }
-      T* dx = c.dx.data + offsets[3 * (from + r) + 2] + column;
-      put_piece<kWhole>(dx, out, n - column);
+      if constexpr (kWhole) store_piece<W>(dx, out);
     }
   }
 
@@ -279,15 +308,18 @@ int64_t shared_limit() {
   return limit;
 }
 
-/// threads = 0 where a row is too long. `limit`: the most shared memory of a block. Two buffers of
-/// three arrays have to fit, whether dx is added to or not, lest the layout depend on it.
+/// threads = 0 where a row is too long. `limit`: the most shared memory of a block, 1 KiB less than
+/// a multiprocessor has. Two buffers of three arrays have to fit, whether dx is added to or not,
+/// lest the layout depend on it.
 Layout layout_for(int64_t pieces, int64_t limit) {
   Layout l{};
-  const int64_t row = 6 * pieces * 16, most = limit - 8 * 1024;
+  const int64_t row = 6 * pieces * 16;
+  const bool shares = pieces <= kSharingThreads && row <= limit / 2 - kBesides;
+  const int64_t most = (shares ? limit / 2 : limit) - kBesides;
   if (pieces > kMostThreads || row > most) return l;
   l.pieces = static_cast<int>(pieces);
   // Small blocks for the short rows of heads, of which several share a multiprocessor.
-  const int aim = pieces <= 32 ? kMostThreads / 4 : kMostThreads;
+  const int aim = pieces <= 32 ? kMostThreads / 4 : shares ? kSharingThreads : kMostThreads;
   l.groups = 1;
   while (2 * l.groups * l.pieces <= aim && 2 * l.groups <= kChunk) l.groups *= 2;
   l.threads = static_cast<int>(blocks_for(l.groups * pieces, kWarp)) * kWarp;

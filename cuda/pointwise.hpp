@@ -33,6 +33,13 @@ void activation_forward(Activation kind, T* y, T* up, const T* bias, int64_t row
 template <class T>
 void activation_backward(Activation kind, T* d_up, const T* dy, const T* up, int64_t rows,
                          int64_t columns, Stream stream);
+/// Both at once: d_up, and db [columns] += the sums over rows of d_up, each with the bits that
+/// activation_backward and bias_gradient give. Not for swiglu. scratch: bias_gradient_scratch
+/// elements.
+/// Errors  InternalError for swiglu
+template <class T>
+void activation_and_bias_backward(Activation kind, T* d_up, float* db, const T* dy, const T* up,
+                                  int64_t rows, int64_t columns, float* scratch, Stream stream);
 
 /// x [rows, columns] += bias [columns]
 template <class T>

@@ -87,15 +87,17 @@ __device__ __forceinline__ void sum_leaves(const Leaves<Wire>& leaves, int64_t a
   }
 }
 
-/// Elements that a thread of tree_sum and convert takes: 16 bytes of the narrower type.
+/// Elements of a group of tree_sum and convert: 16 bytes of the wider type, so that a warp's
+/// accesses have no gaps in either.
 template <class A, class B>
-constexpr int kGroup = 16 / static_cast<int>(sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
+constexpr int kGroup = 16 / static_cast<int>(sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B));
+constexpr int kTurns = 2;  // groups that a thread of convert reads before it writes the first
 
 // Two blocks a multiprocessor, or too few reads are on their way.
 template <int kLevels, class Wire, class Out>
 __global__ __launch_bounds__(kThreads, 2) void tree_sum_kernel(const Leaves<Wire> leaves, Out* out,
                                                                Cut cut) {
-  constexpr int kCount = Vector<Wire>::kSize;
+  constexpr int kCount = kGroup<Wire, Out>;
   const int64_t item = work_item();
   if (item < cut.groups) {
     const int64_t at = cut.head + item * kCount;
@@ -113,15 +115,22 @@ __global__ __launch_bounds__(kThreads, 2) void tree_sum_kernel(const Leaves<Wire
 template <class From, class To>
 __global__ __launch_bounds__(kThreads) void convert_kernel(const From* from, To* to, Cut cut) {
   constexpr int kCount = kGroup<From, To>;
-  const int64_t item = work_item();
-  if (item < cut.groups) {
-    const int64_t at = cut.head + item * kCount;
-    float x[kCount];
-    load_values<From, kCount>(from + at, x);
-    store_values<To, kCount>(to + at, x);
-  } else if (item < cut.items(kCount)) {
-    const int64_t at = cut.single(item, kCount);
-    to[at] = rounded<To>(float(from[at]));
+  const int64_t first = int64_t{blockIdx.x} * (kThreads * kTurns) + threadIdx.x;
+  float x[kTurns][kCount];
+#pragma unroll
+  for (int k = 0; k < kTurns; ++k) {
+    const int64_t item = first + k * kThreads;
+    if (item < cut.groups) load_values<From, kCount>(from + cut.head + item * kCount, x[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < kTurns; ++k) {
+    const int64_t item = first + k * kThreads;
+    if (item < cut.groups) {
+      store_values<To, kCount>(to + cut.head + item * kCount, x[k]);
+    } else if (item < cut.items(kCount)) {
+      const int64_t at = cut.single(item, kCount);
+      to[at] = rounded<To>(float(from[at]));
+    }
   }
 }
 
@@ -142,8 +151,8 @@ __global__ __launch_bounds__(kThreads) void add_kernel(Real* to, const Real* fro
   }
 }
 
-dim3 grid_of(const Cut& cut, int count) {
-  return dim3(static_cast<unsigned>(blocks_for(cut.items(count), kThreads)));
+dim3 grid_of(const Cut& cut, int count, int turns = 1) {
+  return dim3(static_cast<unsigned>(blocks_for(cut.items(count), kThreads * turns)));
 }
 
 }  // namespace
@@ -154,7 +163,7 @@ void tree_sum(const Leaves<Wire>& leaves, Out* out, int64_t size, Stream stream)
                    "a sum of {} arrays of {} elements, at most {} arrays", leaves.count, size,
                    kMostLeaves);
   if (size == 0) return;
-  constexpr int kCount = Vector<Wire>::kSize;
+  constexpr int kCount = kGroup<Wire, Out>;
   Cut cut = cut_in_groups<kCount>(size, leaves.at[0], out);
   for (int r = 1; r < leaves.count; ++r)
     if (!takes_groups<kCount>(leaves.at[r], cut.head)) cut = {0, 0, size};
@@ -175,8 +184,8 @@ void convert(const From* from, To* to, int64_t size, Stream stream) {
   if (size == 0) return;
   constexpr int kCount = kGroup<From, To>;
   const Cut cut = cut_in_groups<kCount>(size, from, to);
-  launch("convert", convert_kernel<From, To>, grid_of(cut, kCount), dim3(kThreads), 0, stream, from,
-         to, cut);
+  launch("convert", convert_kernel<From, To>, grid_of(cut, kCount, kTurns), dim3(kThreads), 0,
+         stream, from, to, cut);
 }
 
 template <class Real>

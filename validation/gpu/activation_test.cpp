@@ -2,6 +2,7 @@
 // The tuned activations against the formulas in double.
 #include <limits>
 
+#include "core/error.hpp"
 #include "cuda/pointwise.hpp"
 #include "gpu/device_rows.hpp"
 
@@ -168,6 +169,42 @@ TYPED_TEST(TunedActivation, IsThatOfDouble) {
   for (const auto& p : problems()) EXPECT_EQ(check<TypeParam>(p, 1.0), "") << p.text();
 }
 
+/// The share of T's values whose gelu is not that of double rounded to T: twice the formula's error
+/// in units of T's last place, about.
+template <class T>
+double misrounded(double scale) {
+  Problem p;
+  p.rows = 1;
+  p.bias = false;
+  Data<T> d(p);
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    T x;
+    x.bits = static_cast<uint16_t>(bits);
+    // Left out: what is u or subnormal.
+    const double u = static_cast<double>(x);
+    if (u < 3 && std::abs(u * gate(Activation::gelu, u)) > 1e-4) d.up.push_back(x);
+  }
+  p.columns = static_cast<int64_t>(d.up.size());
+  d.dy = d.bias = std::vector<T>(d.up.size(), T(1.0f));
+  std::string fault;
+  const auto got = run(p, d, fault);
+  EXPECT_EQ(fault, "");
+  int64_t different = 0;
+  for (size_t i = 0; i < d.up.size(); ++i) {
+    const double u = static_cast<double>(d.up[i]);
+    const T want(static_cast<float>(scale * u * gate(Activation::gelu, u)));
+    different += want.bits != got.y[i].bits;
+  }
+  return static_cast<double>(different) / static_cast<double>(p.columns);
+}
+
+TEST(TunedGelu, RoundsAsDoubleButForAFew) {
+  EXPECT_LT(misrounded<bf16>(1.0), 0.002);
+  EXPECT_LT(misrounded<fp16>(1.0), 0.01);
+  EXPECT_GT(misrounded<bf16>(1.0001), 0.01);
+  EXPECT_GT(misrounded<fp16>(1.00003), 0.02);
+}
+
 TYPED_TEST(TunedActivation, AnotherScaleIsNoticed) {
   for (const auto kind : kKinds) {
     Problem p;
@@ -190,6 +227,44 @@ TYPED_TEST(TunedActivation, DoesNotDependOnThePlace) {
     compare_bits("y of unaligned rows", apart.y, first.y, fault);
     compare_bits("d_up of unaligned rows", apart.d_up, first.d_up, fault);
     EXPECT_EQ(fault, "") << p.text();
+  }
+}
+
+// With the sums over its rows at once: the bits of the two passes that it replaces.
+TYPED_TEST(TunedActivation, SumsTheBiasGradientWithTheSameBits) {
+  using T = TypeParam;
+  for (auto p : problems()) {
+    if (p.kind == Activation::swiglu) continue;
+    p.rows = p.columns < 100 ? 4242 : p.columns == 100 ? 601 : 130;
+    const Data<T> d(p);
+    const RowShape shape = dense(p.rows, p.columns, p.start), vector = dense(1, p.columns, p.start);
+    const RowShape parts = dense(1, cuda::bias_gradient_scratch(p.rows, p.columns));
+    Random random(p.seed);
+    const auto old = random.values<float>(p.columns);
+    const DeviceArray<T> up(placed(shape, d.up)), dy(placed(shape, d.dy));
+    const DeviceArray<T> two(poisoned<T>(shape.size())), one(poisoned<T>(shape.size()));
+    const DeviceArray<float> db_two(placed(vector, old)), db_one(placed(vector, old));
+    const DeviceArray<float> scratch(poisoned<float>(parts.size()));
+    cuda::activation_backward<T>(p.kind, two.data() + p.start, dy.data() + p.start,
+                                 up.data() + p.start, p.rows, p.columns, stream());
+    cuda::bias_gradient<T>(db_two.data() + p.start, two.data() + p.start, p.rows, p.columns,
+                           scratch.data(), stream());
+    cuda::activation_and_bias_backward<T>(p.kind, one.data() + p.start, db_one.data() + p.start,
+                                          dy.data() + p.start, up.data() + p.start, p.rows,
+                                          p.columns, scratch.data(), stream());
+    std::string fault;
+    const auto db = taken(vector, db_one.values(), fault);
+    compare_bits("d_up", taken(shape, one.values(), fault), taken(shape, two.values(), fault),
+                 fault);
+    compare_bits("db", db, taken(vector, db_two.values(), fault), fault);
+    EXPECT_EQ(fault, "") << p.text();
+    EXPECT_FALSE(std::equal(db.begin(), db.end(), old.begin()));
+    if (p.seed % 16 != 1) continue;
+    p.kind = Activation::swiglu;
+    EXPECT_THROW(cuda::activation_and_bias_backward<T>(
+                     p.kind, one.data() + p.start, db_one.data() + p.start, dy.data() + p.start,
+                     up.data() + p.start, p.rows, p.columns, scratch.data(), stream()),
+                 InternalError);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "cuda/check.hpp"
 #include "gpu/device_array.hpp"
 #include "parallel/tree_sum.hpp"
 
@@ -205,6 +206,16 @@ void check_convert() {
     EXPECT_GT(not_numbers, 100);
     EXPECT_LT(not_numbers, size / 4);
   }
+}
+
+// An error that another call left behind is not the kernel's, and stays for who asks for it.
+TEST(Convert, DoesNotFailForOthers) {
+  const DeviceArray<float> from(std::vector<float>{1, 2, 3});
+  const DeviceArray<bf16> to(poisoned<bf16>(3));
+  ASSERT_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
+  EXPECT_NO_THROW(cuda::convert(from.data(), to.data(), 3, gpu_test::stream()));
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+  EXPECT_EQ(static_cast<float>(to.values()[2]), 3.0f);
 }
 
 TEST(Convert, RoundsAsTheHost) {
