@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/exact_sum.hpp"
 #include "cuda/stream.hpp"
 
 namespace espalier::cuda {
@@ -58,5 +59,12 @@ struct NormRun {
 template <class Real>
 void square_sums(double* partial, const Real* gradient, const NormRun* runs, int64_t count,
                  Stream stream);
+
+/// Adds values [count] to words [kExactSumWords], all on the device: first the words of an
+/// ExactSum, whose carries are not passed on, by integers alone, so that no order shows. The last
+/// word becomes max(itself, count - i) for the first values[i] that is not finite; clear it before.
+/// At most ExactSum::kMostPending values before the carries are passed on.
+void exact_sum(uint64_t* words, const double* values, int64_t count, Stream stream);
+constexpr int64_t kExactSumWords = ExactSum::kWords + 1;
 
 }  // namespace espalier::cuda

@@ -12,6 +12,7 @@ set(ESPALIER_CUDA_SOURCES
     bias.cu
     classifier.cu
     embedding.cu
+    exact_sum.cu
     matmul.cu
     norm_backward.cu
     norm_forward.cu

@@ -57,8 +57,7 @@ void optimizers(KernelTable& table) {
   }
 }
 
-// The kernel by itself, and all of it: the sums of the cells come to the host, where they are added
-// exactly.
+// The kernel by itself, and all of it: cells added exactly, and the host waits for their sum.
 void gradient_norms(KernelTable& table) {
   const int64_t n = table.sizes().elements;
   const Buffer<float> gradient = normal_numbers<float>("bench.gradient", n, 1e-3);
@@ -79,8 +78,8 @@ void gradient_norms(KernelTable& table) {
         },
         KernelForms::tuned);
   }
-  const GradientNorm norm(one_segment(n), one_owner(n), Indexing::flat);
-  table.measure(kGroup, fmt::format("gradient norm with its sum on the host, {} elements", n),
+  GradientNorm norm(one_segment(n), one_owner(n), Indexing::flat);
+  table.measure(kGroup, fmt::format("gradient norm with its exact sum, {} elements", n),
                 RateKind::bytes_beside_goal, bytes, 1,
                 [&](int64_t) { norm.square_sums(gradient.data()); });
 }

@@ -78,9 +78,10 @@ class Session final : public TrainingSession {
   PipelineTimes pipeline_times() override;
 
  private:
-  LossSum backward(const std::vector<MicroBatch>& batches, double gradient_scale);
+  enum class Norm { no, start };
+  LossSum backward(const std::vector<MicroBatch>& batches, double gradient_scale, Norm norm);
   LossSum combine(const std::vector<double>& sums, const std::vector<MicroBatch>& batches) const;
-  SquareSums square_sums() const;
+  SquareSums finish_norm();
   std::string not_finite_parameter(int64_t own) const;
 
   // What this rank sums and writes for all that hold the same: replicas share nothing.
@@ -151,24 +152,26 @@ LossSum Session<T>::combine(const std::vector<double>& sums,
            static_cast<int64_t>(batch[3])}};
 }
 
-// Gradients of gradient_scale times the sum of all losses, summed over micro-batches and ranks.
+// Gradients of gradient_scale times the sum of all losses, summed over micro-batches and ranks. The
+// device gets all its work, the norm's too, before the host waits for the losses.
 template <class T>
-LossSum Session<T>::backward(const std::vector<MicroBatch>& batches, double gradient_scale) {
+LossSum Session<T>::backward(const std::vector<MicroBatch>& batches, double gradient_scale,
+                             Norm norm) {
   {
     ScopedPart part(Part::other);
     blocks_.begin_step();
   }
-  const std::vector<double> sums =
-      pipeline_.train(as_tokens(batches, blueprint_.config.model), gradient_scale);
+  pipeline_.start_train(as_tokens(batches, blueprint_.config.model), gradient_scale);
   blocks_.finish_step();
   sum_tied_gradients(blueprint_, blocks_.sums(), blocks_.sums_indexing(), &grid_.pp(), tied_room_);
-  return combine(sums, batches);
+  if (norm == Norm::start) norm_.start(blocks_.sums());
+  return combine(pipeline_.finish_train(), batches);
 }
 
 // Over all parameters of the model, the same on every rank.
 template <class T>
-SquareSums Session<T>::square_sums() const {
-  SquareSums own = norm_.square_sums(blocks_.sums());
+SquareSums Session<T>::finish_norm() {
+  SquareSums own = norm_.finish();
   SquareSums all;
   if (is_broken_for_test("norm_sum")) return own;
   int64_t words[ExactSum::kWords];
@@ -200,7 +203,7 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
   // overflow.
   double scale = 1.0;
   if (kScales) scale = outcome.loss_scale / static_cast<double>(blueprint_.tokens_per_step);
-  const LossSum loss = backward(batches, scale);
+  const LossSum loss = backward(batches, scale, Norm::start);
   outcome.loss = loss.mean();
   outcome.batch = loss.batch;
   if (!std::isfinite(outcome.loss) && !kScales)
@@ -209,7 +212,7 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
                     "or use numerics.compute_type = \"fp32\"",
                     outcome.loss));
 
-  const SquareSums squares = square_sums();
+  const SquareSums squares = finish_norm();
   const double unscale = 1.0 / (static_cast<double>(loss.batch.valid_tokens) * scale);
   outcome.gradient_norm = std::sqrt(squares.sum.value()) * unscale;
   if (!squares.is_finite() && !kScales)
@@ -236,7 +239,7 @@ StepOutcome Session<T>::step(const std::vector<MicroBatch>& batches, double lear
 
 template <class T>
 LossSum Session<T>::gradients(const std::vector<MicroBatch>& batches) {
-  const LossSum loss = backward(batches, 1.0);
+  const LossSum loss = backward(batches, 1.0, Norm::no);
   Real* sums = blocks_.sums();
   const Real factor = static_cast<Real>(1.0 / static_cast<double>(loss.batch.valid_tokens));
   for (const OwnedRange& range : own_part()) {

@@ -169,21 +169,23 @@ void Pipeline<T>::timed(double* seconds, const F& work) {
 
 template <class T>
 void Pipeline<T>::read_clocks() {
-  if (clocks_used_ > 0) device::Stream::compute().synchronize();
+  if constexpr (!device::kPresent) return;
+  device::Stream::compute().synchronize();
   for (size_t i = 0; i < clocks_used_; ++i)
     *clocks_[i].seconds += device::Event::seconds(clocks_[i].from, clocks_[i].to);
+  makespan_ = device::Event::seconds(makespan_clock_.from, makespan_clock_.to);
   clocks_used_ = 0;
 }
 
 template <class T>
-std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batches,
-                                       double gradient_scale) {
+void Pipeline<T>::start_train(const std::vector<TokenBatch>& micro_batches, double gradient_scale) {
   ESPALIER_REQUIRE(static_cast<int64_t>(micro_batches.size()) == schedule_.micro_batches,
                    "{} micro-batches for a schedule of {}", micro_batches.size(),
                    schedule_.micro_batches);
   stage_.reserve_losses(schedule_.micro_batches);
   std::fill(seconds_.begin(), seconds_.end(), ChunkSeconds{});
   const double begin = monotonic_seconds();
+  makespan_clock_.from.record();
   for (const PipelineAction& a : schedule_.by_rank[static_cast<size_t>(rank_)]) {
     const auto m = static_cast<size_t>(a.micro_batch);
     switch (a.kind) {
@@ -208,10 +210,15 @@ std::vector<double> Pipeline<T>::train(const std::vector<TokenBatch>& micro_batc
       case ActionKind::send_backward: send(a); break;
     }
   }
+  makespan_clock_.to.record();
   finish();
-  const std::vector<double> sums = losses(micro_batches.size());
-  read_clocks();
   makespan_ = monotonic_seconds() - begin;
+}
+
+template <class T>
+std::vector<double> Pipeline<T>::finish_train() {
+  const std::vector<double> sums = losses(static_cast<size_t>(schedule_.micro_batches));
+  read_clocks();
   return sums;
 }
 

@@ -31,9 +31,17 @@ class Pipeline {
   /// `pp` null: one rank. All must outlive it.
   Pipeline(const Blueprint& blueprint, Stage<T>& stage, const Comm* pp);
 
-  /// One step's forward and backward passes. Returns the sum of the losses of each micro-batch;
-  /// zeros on ranks without the last stage.
-  std::vector<double> train(const std::vector<TokenBatch>& micro_batches, double gradient_scale);
+  /// One step's forward and backward passes, given to the device; what is given to it afterwards
+  /// may use the gradients.
+  void start_train(const std::vector<TokenBatch>& micro_batches, double gradient_scale);
+  /// Waits for the device. Returns the sum of the losses of each micro-batch; zeros on ranks
+  /// without the last stage.
+  std::vector<double> finish_train();
+  /// Both.
+  std::vector<double> train(const std::vector<TokenBatch>& micro_batches, double gradient_scale) {
+    start_train(micro_batches, gradient_scale);
+    return finish_train();
+  }
   /// The same without gradients.
   std::vector<double> evaluate(const std::vector<TokenBatch>& micro_batches);
 
@@ -84,6 +92,7 @@ class Pipeline {
   };
   std::deque<Clock> clocks_;
   size_t clocks_used_ = 0;
+  Clock makespan_clock_;  // on a device
   double makespan_ = 0.0;
 };
 

@@ -54,33 +54,66 @@ GradientNorm::GradientNorm(const std::vector<OptimizerSegment>& segments,
   }
   chunks_ = device_copy("norm_chunks", chunks);
   partial_ = Buffer<double>("square_sums", cells);
+  if constexpr (device::kPresent) {
+    words_ = Buffer<uint64_t>("norm_words", cuda::kExactSumWords);
+    arrived_ = PinnedBuffer<uint64_t>(cuda::kExactSumWords);
+  }
 }
 
 template <class Real>
-SquareSums GradientNorm::square_sums(const Real* gradient) const {
+void GradientNorm::start(const Real* gradient) {
+  ScopedPart part(Part::optimizer);
   const NormChunk* chunks = chunks_.data();
   double* partial = partial_.data();
-  const bool is_tuned = device::kPresent && device::uses_tuned_kernels();
-  {
-    ScopedPart part(Part::optimizer);
-    if constexpr (device::kPresent)
-      if (is_tuned) cuda::square_sums(partial, gradient, chunks, chunks_.size(), tuned_stream());
-    if (!is_tuned) portable_square_sums(partial, gradient, chunks, chunks_.size());
+  is_added_on_device_ = device::kPresent && device::uses_tuned_kernels();
+  if (!is_added_on_device_) {
+    portable_square_sums(partial, gradient, chunks, chunks_.size());
+    return;
   }
-  const std::vector<double> sums = host_copy(partial, partial_.size());
+  if constexpr (device::kPresent) {
+    cuda::square_sums(partial, gradient, chunks, chunks_.size(), tuned_stream());
+    device::fill(words_.data(), 0, words_.bytes());
+    cuda::exact_sum(words_.data(), partial, partial_.size(), tuned_stream());
+    device::copy(arrived_.data(), words_.data(), words_.bytes());
+  }
+}
+
+SquareSums GradientNorm::finish() {
+  if (is_added_on_device_) {
+    device::Stream::current().synchronize();
+    return sum_of_words();
+  }
+  if constexpr (device::kPresent)
+    return sum_of_cells(host_copy(partial_.data(), partial_.size()).data());
+  return sum_of_cells(partial_.data());
+}
+
+SquareSums GradientNorm::sum_of_cells(const double* sums) const {
   SquareSums result;
-  const double* sum = sums.data();
   for (const Cells& cells : cells_) {
-    for (int64_t i = 0; i < cells.count; ++i) result.sum.add(sum[i]);
-    sum += cells.count;
+    for (int64_t i = 0; i < cells.count; ++i) result.sum.add(sums[i]);
+    sums += cells.count;
     if (result.first_not_finite < 0 && result.sum.not_finite() > 0)
       result.first_not_finite = cells.parameter;
   }
   return result;
 }
 
-template SquareSums GradientNorm::square_sums(const float*) const;
-template SquareSums GradientNorm::square_sums(const double*) const;
+SquareSums GradientNorm::sum_of_words() const {
+  SquareSums result;
+  int64_t* words = result.sum.words();
+  for (int64_t i = 0; i < ExactSum::kWords; ++i)
+    words[i] = static_cast<int64_t>(arrived_.data()[i]);
+  result.sum.words();  // passes the carries on
+  // Cells from the first that is not finite to the end
+  auto rest = static_cast<int64_t>(arrived_.data()[ExactSum::kWords]);
+  for (auto cells = cells_.rbegin(); rest > 0; rest -= cells->count, ++cells)
+    result.first_not_finite = cells->parameter;
+  return result;
+}
+
+template void GradientNorm::start(const float*);
+template void GradientNorm::start(const double*);
 
 double clip_factor(double norm, double clip) {
   ESPALIER_REQUIRE(std::isfinite(norm) && norm >= 0.0, "clipping a gradient of norm {}", norm);

@@ -28,23 +28,39 @@ using NormChunk = cuda::NormRun;
 ///
 /// Precision  a cell is added up in double in kSumLanes lanes, so that its bits depend on its own
 ///            elements alone; cells are added exactly, so that it does not matter who adds which
-/// Cost       reads the gradients once
+/// Cost       reads the gradients once. On a device with tuned kernels cells are added there, and
+///            some hundred bytes come to the host; with portable ones all cells do
 class GradientNorm {
  public:
   /// `gradients`: how the buffer of square_sums is indexed.
   GradientNorm(const std::vector<OptimizerSegment>& segments, const std::vector<OwnedRange>& owned,
                Indexing gradients);
 
+  /// Gives the work to the current stream; the host goes on.
   template <class Real>
-  SquareSums square_sums(const Real* gradient) const;
+  void start(const Real* gradient);
+  /// Waits for what start() began. On the same stream, once for each start()
+  SquareSums finish();
+  /// Both.
+  template <class Real>
+  SquareSums square_sums(const Real* gradient) {
+    start(gradient);
+    return finish();
+  }
 
  private:
+  SquareSums sum_of_cells(const double* sums) const;
+  SquareSums sum_of_words() const;
+
   struct Cells {
     int64_t count, parameter;
   };
   std::vector<Cells> cells_;  // runs of cells of one parameter, in flat order
   Buffer<NormChunk> chunks_;
   Buffer<double> partial_;  // by cell
+  bool is_added_on_device_ = false;
+  Buffer<uint64_t> words_;  // of cuda::exact_sum
+  PinnedBuffer<uint64_t> arrived_;
 };
 
 /// Factor on the gradient so that its norm is at most `clip`: min(1, clip / (norm + 1e-6)), the

@@ -44,7 +44,7 @@ State by_one_owner() {
   const auto segments = make_segments(table);
   const auto owned = own_everything(table.flat_size);
   AdamW<Copy> optimizer(segments, owned, {}, OptimizerConfig{});
-  const GradientNorm norm(segments, owned, Indexing::flat);
+  GradientNorm norm(segments, owned, Indexing::flat);
   State s;
   const DeviceList<float> master(start());
   const DeviceList<Copy> compute(table.flat_size);

@@ -19,7 +19,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <class Real>
 SquareSums whole_sums(const ParameterTable& table, const std::vector<Real>& flat) {
-  const GradientNorm norm(make_segments(table), own_everything(table.flat_size), Indexing::flat);
+  GradientNorm norm(make_segments(table), own_everything(table.flat_size), Indexing::flat);
   return norm.square_sums(check::DeviceList<Real>(flat).data());
 }
 
@@ -58,7 +58,7 @@ ExactSum sum_over(int64_t tensor_ranks, int64_t shards, int64_t bucket, BucketJo
     const auto segments = make_segments(table);
     const Partition partition = make_partition(table, shards, bucket, join);
     for (int64_t s = 0; s < shards; ++s) {
-      const GradientNorm norm(segments, partition.owned_by(s), indexing);
+      GradientNorm norm(segments, partition.owned_by(s), indexing);
       const auto buffer = indexing == Indexing::flat ? flat : compacted(flat, partition, s);
       const SquareSums sums = norm.square_sums(check::DeviceList<Real>(buffer).data());
       EXPECT_TRUE(sums.is_finite());
@@ -122,6 +122,29 @@ TEST(GradientNorm, FindsTheFirstParameterThatIsNotFinite) {
   auto flat = sound;
   flat[5] = std::numeric_limits<float>::max();
   EXPECT_TRUE(whole_sums(table, flat).is_finite());
+}
+
+// What one step leaves shows in no other: neither its sum nor what was not finite in it.
+TEST(GradientNorm, BeginsAnewEveryTime) {
+  const ParameterTable table = small_table();
+  const auto sound = flat_values<float>(table, 1, std::numeric_limits<float>::quiet_NaN());
+  auto bad = sound;
+  bad[static_cast<size_t>(table.parameters[1].offset)] = std::numeric_limits<float>::infinity();
+  const check::DeviceList<float> sound_list(sound), bad_list(bad);
+  const ExactSum expected = whole_sums(table, sound).sum;
+  GradientNorm norm(make_segments(table), own_everything(table.flat_size), Indexing::flat);
+  for (int step = 0; step < 3; ++step) {
+    norm.start(bad_list.data());
+    EXPECT_EQ(norm.finish().first_not_finite, 1);
+    norm.start(sound_list.data());
+    const SquareSums sums = norm.finish();
+    EXPECT_TRUE(sums.is_finite());
+    EXPECT_TRUE(equal_words(sums.sum, expected));
+  }
+  GradientNorm nothing(make_segments(table), {}, Indexing::flat);  // a rank that owns nothing
+  const SquareSums none = nothing.square_sums(sound_list.data());
+  EXPECT_TRUE(none.is_finite());
+  EXPECT_EQ(none.sum.value(), 0.0);
 }
 
 TEST(GradientNorm, RefusesRangesThatCutRows) {
