@@ -124,7 +124,7 @@ struct NumericsConfig {
   int64_t virtual_tensor_parallel = 0;  // 0 in the deck: see the key table; 1 when not reproducible
   double loss_scale_initial = 65536.0;  // fp16 only
   int64_t loss_scale_growth_steps = 1000;  // fp16 only
-  double logits_mib = 1024.0;              // of the whole vocabulary, at once, in compute_type
+  double logits_mib = 512.0;               // of the whole vocabulary, at once, in compute_type
   Kernels kernels = Kernels::tuned;
   bool graphs = false;  // micro-batches as CUDA graphs
 };
