@@ -196,10 +196,10 @@ TEST(ActivationPlan, LogitsExistForAPortionOfTheTokens) {
   EXPECT_EQ(portion(1024, 50257, ElementType::bf16, 96), 512);      // 1,001 fit: 2 even ones
   EXPECT_EQ(portion(1, 50257, ElementType::fp32, 96), 1);
   EXPECT_EQ(portion(10, 50257, ElementType::fp64, 1e-6), 1);  // not even one
-  // What inputs/bench has: 7, 2 and 8 portions.
-  EXPECT_EQ(portion(65536, 50304, ElementType::bf16, usual), 9472);
-  EXPECT_EQ(portion(16384, 50304, ElementType::bf16, usual), 8192);
-  EXPECT_EQ(portion(32768, 128256, ElementType::bf16, usual), 4096);
+  // What inputs/bench has, at 1024: 7, 2 and 8 portions.
+  EXPECT_EQ(portion(65536, 50304, ElementType::bf16, 1024), 9472);
+  EXPECT_EQ(portion(16384, 50304, ElementType::bf16, 1024), 8192);
+  EXPECT_EQ(portion(32768, 128256, ElementType::bf16, 1024), 4096);
 }
 
 // Within the limit but for a single token, within the tokens, no more portions than that takes.
