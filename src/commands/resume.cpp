@@ -96,8 +96,7 @@ void tell_changes(const Launch& launch, const CheckpointManifest& manifest,
   if (launch.blueprint.config.numerics.reproducible)
     warn(
         "changed since the checkpoint: the build, {} before, now {}; numerics.reproducible "
-        "promises "
-        "the same bits within one build, not across them",
+        "promises the same bits within one build, not across them",
         manifest.build, build);
   else
     info("  changed    build: {} before, now {}", manifest.build, build);
