@@ -85,7 +85,8 @@ SquareSums GradientNorm::finish() {
   }
   if constexpr (device::kPresent)
     return sum_of_cells(host_copy(partial_.data(), partial_.size()).data());
-  return sum_of_cells(partial_.data());
+  else
+    return sum_of_cells(partial_.data());
 }
 
 SquareSums GradientNorm::sum_of_cells(const double* sums) const {

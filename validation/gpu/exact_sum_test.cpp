@@ -2,6 +2,7 @@
 // Words of the device against those of ExactSum on the host: the same, digit for digit.
 #include "core/exact_sum.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -132,6 +133,10 @@ TEST(ExactSumKernel, CountsWhatIsNotFiniteAndFindsTheFirst) {
       expect_equal(with_carries(words), on_host(values), fmt::format("{} values", count));
       EXPECT_EQ(words.back(), static_cast<uint64_t>(count - first));
     }
+    auto values = sound;  // all from one on, so that its thread meets others
+    const int64_t first = count / 7;
+    std::fill(values.begin() + first, values.end(), HUGE_VAL);
+    EXPECT_EQ(on_device({values}).back(), static_cast<uint64_t>(count - first));
   }
 }
 
