@@ -41,14 +41,10 @@ __global__ void __launch_bounds__(NarrowKeyGradientShape<kDim>::kThreads,
   const StartRange* const ranges =
       scratch.ranges +
       static_cast<int64_t>(work.sequence) * (scratch.padded / BackwardScratch::kRangeQueries);
-  const auto copy_step = [&](const QueryTile& step, int stage, int thread) {
-    copy_query_tile<kQueries, kDim, Shape::kThreads>(call, scratch, work, step,
+  const auto start_copy = [&](const QueryTile& step, int stage, int thread) {
+    copy_query_tile<kQueries, kDim, Shape::kThreads>(call, scratch, work, step, true,
                                                      stages + stage * 2 * kTile,
                                                      columns + 2 * stage * kQueries, thread);
-  };
-  const auto find_step = [&](QueryTile& step) {
-    return find_query_tile<kQueries>(step, ranges, tiles, first_tile, work.head * group + group,
-                                     first + kKeys - 1);
   };
 
   {
@@ -59,21 +55,30 @@ __global__ void __launch_bounds__(NarrowKeyGradientShape<kDim>::kThreads,
     copy.start(values, call.v.data + token * call.v.stride + work.head * kDim, call.v.stride,
                length - first);
   }
-  QueryTile next = {work.head * group, first_tile, 0};
-  bool has_next = find_step(next);
-  if (has_next) copy_step(next, 0, static_cast<int>(threadIdx.x));
+  const int head = work.head * group;
+  QuerySteps<kQueries> steps(ranges, head, head + group, first_tile, tiles, first,
+                             first + kKeys - 1);
+  bool has_step = !steps.empty();
+  QueryTile step = {};
+  if (has_step) {
+    step = steps.take();
+    steps.look();
+    start_copy(step, 0, static_cast<int>(threadIdx.x));
+  }
   const float scale = call.scale * kLog2E;
   float key_sums[kM][kDim / 8][4] = {}, value_sums[kM][kDim / 8][4] = {};
 
 #pragma unroll 1
-  for (int stage = 0; has_next; stage ^= 1) {
-    const QueryTile step = next;
+  for (int stage = 0; has_step; stage ^= 1) {
     wait_for_copies<0>();
     __syncthreads();  // this step's rows are there, and nobody reads those before any more
     const int me = thread_index_anew(), lane = me % kWarp, warp_row = me / kWarp * 16 * kM;
-    ++next.tile;
-    has_next = find_step(next);
-    if (has_next) copy_step(next, stage ^ 1, me);
+    const bool has_next = !steps.empty();
+    QueryTile next = step;
+    if (has_next) {
+      next = steps.take();
+      start_copy(next, stage ^ 1, me);
+    }
     const LaneAddress<kDim> a_lane = rows_of_a<kDim>(lane), b_lane = columns_of_b<kDim>(lane);
 #pragma unroll 1
     for (int part = 0; part < kQueries; part += Shape::kPart) {
@@ -95,7 +100,7 @@ __global__ void __launch_bounds__(NarrowKeyGradientShape<kDim>::kThreads,
             weights[m][n][i] = exp2_approximate(
                 fmaf(weights[m][n][i], scale, i % 2 == 0 ? -log_sum.x : -log_sum.y));
       }
-      if (query0 < key0 + 16 * kM - 1 || step.greatest > key0)
+      if (query0 < key0 + 16 * kM - 1 || step.cuts)
         mask_weights(weights, call.document_start + work.token, key0 + lane / 4,
                      query0 + 2 * (lane % 4), length);
       add_weighted_rows<kDim, kM, kN / 2>(value_sums, weights, d_out, a_lane);
@@ -111,6 +116,9 @@ __global__ void __launch_bounds__(NarrowKeyGradientShape<kDim>::kThreads,
       }
       add_weighted_rows<kDim, kM, kN / 2>(key_sums, gradients, q, a_lane);
     }
+    steps.look();
+    step = next;
+    has_step = has_next;
   }
   commit_copies();
   wait_for_copies<0>();  // where no query sees the keys, their own copies are still under way

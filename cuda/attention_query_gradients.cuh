@@ -46,10 +46,11 @@ __global__ void __launch_bounds__(QueryGradientShape<kDim>::kThreads,
     plan->keys = call.k.data + work.token * call.k.stride + channel;
     plan->values = call.v.data + work.token * call.v.stride + channel;
   }
-  const auto copy_keys_and_values = [&](int tile, int my_thread) {
+  // Zeros where it is not there: no branch then parts the copies from the products beside them.
+  const auto copy_keys_and_values = [&](int tile, bool is_there, int my_thread) {
     const TileCopy<kKeys, kDim, Shape::kThreads> copy(my_thread);
     const int64_t key = static_cast<int64_t>(tile) * kKeys;
-    const int there = length - tile * kKeys;
+    const int there = is_there ? length - tile * kKeys : 0;
     T* const stage = stages + (tile % 2) * 2 * kTile;
     copy.start(stage, plan->keys + key * call.k.stride, call.k.stride, there);
     copy.start(stage + kTile, plan->values + key * call.v.stride, call.v.stride, there);
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(QueryGradientShape<kDim>::kThreads,
   const StartRange seen =
       read_starts<kRows, Shape::kWarps>(plan, call.document_start + token, valid, thread);
   const int first_tile = seen.least / kKeys, last_tile = (first + valid - 1) / kKeys;
-  copy_keys_and_values(first_tile, thread);
+  copy_keys_and_values(first_tile, true, thread);
 
   float sums[kM][kDim / 8][4] = {};
   const float scale = call.scale * kLog2E;
@@ -78,13 +79,19 @@ __global__ void __launch_bounds__(QueryGradientShape<kDim>::kThreads,
     wait_for_copies<0>();
     __syncthreads();  // this tile is there, and nobody reads the one before it any more
     const int me = thread_index_anew(), lane = me % kWarp, warp_row = me / kWarp * 16 * kM;
-    if (tile < last_tile) copy_keys_and_values(tile + 1, me);
     const int first_key = tile * kKeys;
-    if (first_key > first + warp_row + 16 * kM - 1) continue;  // the whole warp lies before it
+    if (first_key > first + warp_row + 16 * kM - 1) {  // the whole warp lies before it
+      copy_keys_and_values(tile + 1, tile < last_tile, me);
+      continue;
+    }
     const T* const stage = stages + (tile % 2) * 2 * kTile;
     const LaneAddress<kDim> a_lane = rows_of_a<kDim>(lane), b_lane = columns_of_b<kDim>(lane);
     float scores[kM][kKeys / 8][4] = {}, gradients[kM][kKeys / 8][4] = {};
-    multiply_rows<kDim, kM, kKeys / 16>(scores, queries, warp_row, a_lane, stage, b_lane);
+    multiply_rows<kDim, kM, kKeys / 16>(scores, LeftRows<kDim, kM, T>(queries, warp_row, a_lane),
+                                        stage, b_lane, [&](int k) {
+                                          if (k == 0)
+                                            copy_keys_and_values(tile + 1, tile < last_tile, me);
+                                        });
     if (first_key + kKeys - 1 > first + warp_row || first_key < seen.greatest)
       mask_scores(scores, plan->starts, warp_row + lane / 4, first, first_key + 2 * (lane % 4));
     multiply_rows<kDim, kM, kKeys / 16>(gradients, d_outs, warp_row, a_lane, stage + kTile, b_lane);
@@ -102,6 +109,7 @@ __global__ void __launch_bounds__(QueryGradientShape<kDim>::kThreads,
       }
     add_weighted_rows<kDim, kM, kKeys / 16>(sums, gradients, stage, a_lane);
   }
+  wait_for_copies<0>();  // the zeros behind the last tile
 
   const int me = thread_index_anew(), warp_row = me / kWarp * 16 * kM;
   const BlockWork place = work_of(order, block_index_anew(), heads, length);

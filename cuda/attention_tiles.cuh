@@ -91,17 +91,53 @@ class TileCopy {
   int row_, chunk_;
 };
 
-/// scores [kM * 16, kN * 16] of a warp += A B^T, A = rows of tile a from row a_row, B = rows of
-/// tile b from row 0, over kDim channels. Fragment layout of mma_16x8x16.
-template <int kDim, int kM, int kN, class T>
-__device__ __forceinline__ void multiply_rows(float (&scores)[kM][2 * kN][4], const T* a, int a_row,
-                                              LaneAddress<kDim> a_lane, const T* b,
-                                              LaneAddress<kDim> b_lane) {
+/// The A fragments of a warp, [kM * 16, 16] at channel 16 k, loaded where they are asked for.
+template <int kDim, int kM, class T>
+class LeftRows {
+ public:
+  /// Rows of the tile from row `row`.
+  __device__ LeftRows(const T* tile, int row, LaneAddress<kDim> lane)
+      : from_(tile + row * kDim), lane_(lane) {}
+  __device__ __forceinline__ void get(uint32_t (&left)[kM][4], int k) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) load_matrices(left[m], lane_.at(from_, 16 * m, k));
+  }
+
+ private:
+  const T* from_;
+  LaneAddress<kDim> lane_;
+};
+/// The same, held in registers.
+template <int kDim, int kM>
+class ResidentRows {
+ public:
+  template <class T>
+  __device__ __forceinline__ void load(const LeftRows<kDim, kM, T>& from) {
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) from.get(rows_[k], k);
+  }
+  __device__ __forceinline__ void get(uint32_t (&left)[kM][4], int k) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) left[m][i] = rows_[k][m][i];
+  }
+
+ private:
+  uint32_t rows_[kDim / 16][kM][4];
+};
+
+/// scores [kM * 16, kN * 16] of a warp += A B^T, B = rows of tile b from row 0, over kDim channels.
+/// Fragment layout of mma_16x8x16. beside(k) is what else is to be done while the products of step
+/// k = 0 ... kDim / 16 - 1 run.
+template <int kDim, int kM, int kN, class Left, class T, class Beside>
+__device__ __forceinline__ void multiply_rows(float (&scores)[kM][2 * kN][4], const Left& a,
+                                              const T* b, LaneAddress<kDim> b_lane,
+                                              const Beside& beside) {
 #pragma unroll
   for (int k = 0; k < kDim / 16; ++k) {
     uint32_t left[kM][4];
-#pragma unroll
-    for (int m = 0; m < kM; ++m) load_matrices(left[m], a_lane.at(a + a_row * kDim, 16 * m, k));
+    a.get(left, k);
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
       uint32_t right[4];
@@ -111,6 +147,33 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[kM][2 * kN][4], co
         mma_16x8x16<T>(scores[m][2 * n], left[m], right[0], right[1]);
         mma_16x8x16<T>(scores[m][2 * n + 1], left[m], right[2], right[3]);
       }
+    }
+    beside(k);
+  }
+}
+/// The same, A = rows of tile a from row a_row, and nothing beside.
+template <int kDim, int kM, int kN, class T>
+__device__ __forceinline__ void multiply_rows(float (&scores)[kM][2 * kN][4], const T* a, int a_row,
+                                              LaneAddress<kDim> a_lane, const T* b,
+                                              LaneAddress<kDim> b_lane) {
+  multiply_rows<kDim, kM, kN>(scores, LeftRows<kDim, kM, T>(a, a_row, a_lane), b, b_lane,
+                              [](int) {});
+}
+
+/// sums [kM * 16, kDim] of a warp += A B, A = fragments [kM * 16, 16], B = rows row0 ... row0 + 15
+/// of tile b.
+template <int kDim, int kM, class T>
+__device__ __forceinline__ void add_rows(float (&sums)[kM][kDim / 8][4],
+                                         const uint32_t (&left)[kM][4], const T* b, int row0,
+                                         LaneAddress<kDim> b_lane) {
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d) {
+    uint32_t right[4];
+    load_matrices_transposed(right, b_lane.at(b, row0, d));
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      mma_16x8x16<T>(sums[m][2 * d], left[m], right[0], right[1]);
+      mma_16x8x16<T>(sums[m][2 * d + 1], left[m], right[2], right[3]);
     }
   }
 }
@@ -131,16 +194,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sums)[kM][kDim / 8][4]
         const float* pair = weights[m][2 * k + i / 2] + 2 * (i % 2);
         left[m][i] = pack2<T>(pair[0], pair[1]);
       }
-#pragma unroll
-    for (int d = 0; d < kDim / 16; ++d) {
-      uint32_t right[4];
-      load_matrices_transposed(right, b_lane.at(b, 16 * k, d));
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        mma_16x8x16<T>(sums[m][2 * d], left[m], right[0], right[1]);
-        mma_16x8x16<T>(sums[m][2 * d + 1], left[m], right[2], right[3]);
-      }
-    }
+    add_rows<kDim, kM>(sums, left, b, 16 * k, b_lane);
   }
 }
 
