@@ -125,6 +125,16 @@ void activations(KernelTable& table, Activation kind, const char* word, bool has
   table.measure(kGroup, fmt::format("{} backward, {} x {}", word, rows, up_columns),
                 RateKind::bytes, 2 * of_up + of_y, sets,
                 [&](int64_t i) { activation_backward<T>(kind, d_up(i), y(i), up(i)); });
+  if (!has_bias) return;
+  const Buffer<Acc<T>> db("bench.db", up_columns),
+      scratch("bench.scratch", kBiasPartials * up_columns);
+  table.measure(kGroup, fmt::format("{} and bias backward, {} x {}", word, rows, up_columns),
+                RateKind::bytes, 2 * of_up + of_y, sets, [&](int64_t i) {
+                  const Mat<const T> d(d_up(i));
+                  if (!activation_and_bias_backward<T>(kind, d_up(i), as_vector(db), y(i), up(i),
+                                                       scratch.data()))
+                    linear_backward_bias<T>(as_vector(db), d, scratch.data());
+                });
 }
 
 template <class T>

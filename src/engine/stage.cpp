@@ -205,7 +205,7 @@ void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
     const BlockView<Real> g = access_.gradients(block);
     const bool sequential = model_.residual == Residual::sequential;
     const auto d_mlp = all_tokens(split.get<T>("mlp.d_output"), "d_gathered");
-    mlp_weights(here, g, d_mlp, split.get<T>("d_up"));
+    mlp_weights(here, g, d_mlp, split.get<T>("d_up"), UpBias::open);
     attention_weights(
         here, g, sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
         split.get<T>("d_qkv"));

@@ -137,7 +137,8 @@ class Stage {
   // backward
   void backward_block(const At& a, BackwardPart part);
   Mat<T> branch_gradient(const At& a, const char* branch, BackwardPart part);
-  void backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up);
+  enum class UpBias { open, done };  // whether up's bias has its gradient already
+  UpBias backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up, const Vec<Real>& up_bias);
   void backward_attention(const At& a, const Mat<T>& dy, const Mat<T>& d_qkv);
   void attention_gradients(const At& a, int64_t first_head, int64_t heads,
                            const QueryKeyValue<T>& d_in, const QueryKeyValue<T>& in,
@@ -146,7 +147,8 @@ class Stage {
   void backward_embedding(const Kept& k);
 
   // parameter gradients
-  void mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up);
+  void mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up,
+                   UpBias up_bias);
   void attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_qkv);
   void norm_weights(const At& a, BlockView<Real> g, const Real* values);
   enum class Parallel { columns, rows };

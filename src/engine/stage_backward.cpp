@@ -46,15 +46,20 @@ Mat<T> Stage<T>::branch_gradient(const At& a, const char* branch, BackwardPart p
   return all_tokens(own, "d_gathered");
 }
 
+// up_bias is added to where that is free; its data() may be null.
 template <class T>
-void Stage<T>::backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up) {
+typename Stage<T>::UpBias Stage<T>::backward_mlp(const At& a, const Mat<T>& dy, const Mat<T>& d_up,
+                                                 const Vec<Real>& up_bias) {
   const auto d_activated = work_.get<T>("d_activated");
   {
     ScopedPart part(Part::matmul);
     row_backward_input<T>(d_activated, dy, a.w.matrix(a.slots.down.weight), units_.down);
   }
   ScopedPart part(Part::activation);
-  activation_backward<T>(model_.activation, d_up, d_activated, a.tensor("mlp.up"));
+  Real* scratch = up_bias.data() != nullptr ? work_.get<Real>("bias.partials").data() : nullptr;
+  const bool is_done = activation_and_bias_backward<T>(model_.activation, d_up, up_bias,
+                                                       d_activated, a.tensor("mlp.up"), scratch);
+  return is_done ? UpBias::done : UpBias::open;
 }
 
 template <class T>
@@ -150,8 +155,9 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
     access_.progress();
   };
   auto dy = branch_gradient(a, "mlp", part);
-  backward_mlp(a, dy, d_up);
-  if (together) mlp_weights(a, g, dy, d_up);
+  const auto up_bias =
+      backward_mlp(a, dy, d_up, together ? g.vector(a.slots.up.bias) : Vec<Real>(nullptr, 0));
+  if (together) mlp_weights(a, g, dy, d_up, up_bias);
   if (sequential) {
     input_gradient(Branches::mlp);
     stream_norm_backward(a.slots.mlp_norm, a.w, a.tensor("mlp.input"),

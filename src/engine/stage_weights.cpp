@@ -35,11 +35,14 @@ void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, con
 }
 
 template <class T>
-void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up) {
+void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up,
+                           UpBias up_bias) {
   const bool sequential = model_.residual == Residual::sequential;
   const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
   linear_gradients(g, a.slots.down, dy, a.tensor("mlp.activated"), units_.down, Parallel::rows);
-  linear_gradients(g, a.slots.up, d_up, x, units_.up, Parallel::columns);
+  LinearSlots up = a.slots.up;
+  if (up_bias == UpBias::done) up.bias = {};
+  linear_gradients(g, up, d_up, x, units_.up, Parallel::columns);
 }
 
 template <class T>
@@ -149,16 +152,17 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
   if (cuts_tokens() && !is_broken_for_test("token_norm_sum")) tp_.sum(result, width);
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                  \
-  template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&); \
-  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,           \
-                                            const Mat<T>&);                                      \
-  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                 \
-  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
-                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
-                                               Accumulate, Real*);                               \
-  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                            \
-  template void Stage<T>::sum_head_norms(Real*);                                                 \
+#define ESPALIER_INSTANTIATE(T)                                                                 \
+  template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&, \
+                                      UpBias);                                                  \
+  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,          \
+                                            const Mat<T>&);                                     \
+  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                \
+  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,     \
+                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,  \
+                                               Accumulate, Real*);                              \
+  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                           \
+  template void Stage<T>::sum_head_norms(Real*);                                                \
   template void Stage<T>::sum_token_norms(Real*, int64_t);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

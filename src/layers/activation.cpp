@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/activation.hpp"
 
+#include "blueprint/activation_plan.hpp"
 #include "core/error.hpp"
 #include "cuda/pointwise.hpp"
 #include "layers/instantiate.hpp"
@@ -159,11 +160,35 @@ void activation_backward(Activation kind, const Mat<T>& d_up, const Mat<const T>
   }
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                        \
-  template void activation_forward<T>(Activation, const Mat<T>&, const Mat<T>&,        \
-                                      const Vec<const T>&);                            \
-  template void activation_backward<T>(Activation, const Mat<T>&, const Mat<const T>&, \
-                                       const Mat<const T>&);
+template <class T>
+bool activation_and_bias_backward(Activation kind, const Mat<T>& d_up, const Vec<Acc<T>>& db,
+                                  const Mat<const T>& dy, const Mat<const T>& up, Acc<T>* scratch) {
+  if constexpr (kHasTuned<T>)
+    if (takes_tuned<T>() && kind != Activation::swiglu && db.data() != nullptr &&
+        scratch != nullptr) {
+      const int64_t tokens = dy.extent(0), columns = dy.extent(1);
+      ESPALIER_REQUIRE(up.extent(1) == dy.extent(1) && d_up.extent(1) == dy.extent(1) &&
+                           db.extent(0) == dy.extent(1) &&
+                           cuda::bias_gradient_scratch(tokens, columns) <= kBiasPartials * columns,
+                       "activation gradient of up [{}, {}], dy [{}, {}], db [{}]", up.extent(0),
+                       up.extent(1), tokens, columns, db.extent(0));
+      cuda::activation_and_bias_backward(kind, d_up.data(), db.data(), dy.data(), up.data(), tokens,
+                                         columns, scratch, tuned_stream());
+      return true;
+    }
+  (void)scratch;
+  activation_backward<T>(kind, d_up, dy, up);
+  return false;
+}
+
+#define ESPALIER_INSTANTIATE(T)                                                                \
+  template void activation_forward<T>(Activation, const Mat<T>&, const Mat<T>&,                \
+                                      const Vec<const T>&);                                    \
+  template void activation_backward<T>(Activation, const Mat<T>&, const Mat<const T>&,         \
+                                       const Mat<const T>&);                                   \
+  template bool activation_and_bias_backward<T>(Activation, const Mat<T>&, const Vec<Acc<T>>&, \
+                                                const Mat<const T>&, const Mat<const T>&,      \
+                                                Acc<T>*);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 
 }  // namespace espalier

@@ -25,4 +25,15 @@ template <class T>
 void activation_backward(Activation kind, const Mat<T>& d_up, const Mat<const T>& dy,
                          const Mat<const T>& up);
 
+/// The same and, where that needs no pass over d_up of its own, db += the sums of d_up over the
+/// tokens, with the bits of linear_backward_bias. Returns whether it did: never for swiglu, nor
+/// without the tuned kernels or scratch.
+///
+/// Shapes    db [as up's columns] in the sum type, data() may be null; scratch [kBiasPartials, up's
+///           columns], may be null
+template <class T>
+[[nodiscard]] bool activation_and_bias_backward(Activation kind, const Mat<T>& d_up,
+                                                const Vec<Acc<T>>& db, const Mat<const T>& dy,
+                                                const Mat<const T>& up, Acc<T>* scratch);
+
 }  // namespace espalier
