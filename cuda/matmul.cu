@@ -342,7 +342,7 @@ void matmul(const Matmul& call, Stream stream) {
 
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
-                            ElementType type, float* scratch, Stream stream) {
+                            ElementType type, float* scratch, Stream stream, float beta) {
   ESPALIER_REQUIRE(type != ElementType::fp64, "a weight gradient in fp32 of {} values",
                    element_name(type));
   Matmul call;
@@ -350,7 +350,7 @@ bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, 
   call.m = out;
   call.n = in;
   call.k = tokens;
-  call.beta = 1;
+  call.beta = beta;
   call.a = dy;
   call.lda = lddy;
   call.b = x;
@@ -369,7 +369,7 @@ bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, 
     if (plan.choice.status == CUBLAS_STATUS_SUCCESS) {
       plan.descriptor.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, scratch);
       const float one = 1;
-      require(lt.run(plan, p, &one, &one, dw, stream), describe(p));
+      require(lt.run(plan, p, &one, &beta, dw, stream), describe(p));
       add(db, scratch, out, stream);  // the epilogue overwrites
       return true;
     }

@@ -43,14 +43,14 @@ struct Matmul {
 /// Errors  InternalError with cuBLASLt's status; LaunchError where the workspace finds no memory
 void matmul(const Matmul& call, Stream stream);
 
-/// dW [out, in] += dY^T X and db [out] += the column sums of dY, in one product where cuBLASLt has
-/// such an epilogue for the shape. dy [tokens, out]; x [tokens, in], leading dimensions in
-/// elements. Returns whether db was done, which depends on the shape; dW is done in any case.
-/// scratch [out] floats, 16-byte aligned. The bias gradient is the epilogue BGRADB: fp32, formed
-/// from the operand tiles that the product reads anyway.
+/// dW [out, in] = dY^T X + beta dW, and db [out] += the column sums of dY, in one product where
+/// cuBLASLt has such an epilogue for the shape. dy [tokens, out]; x [tokens, in], leading
+/// dimensions in elements. Returns whether db was done, which depends on the shape; dW is done in
+/// any case and not read where beta is 0. scratch [out] floats, 16-byte aligned. The bias gradient
+/// is the epilogue BGRADB: fp32, formed from the operand tiles that the product reads anyway.
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
-                            ElementType type, float* scratch, Stream stream);
+                            ElementType type, float* scratch, Stream stream, float beta = 1);
 
 /// "cuBLASLt 13.0.1", for the run header.
 std::string matmul_library();

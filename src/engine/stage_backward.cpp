@@ -133,7 +133,7 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   const auto d_normed = work_.get<T>("d_normed");
   Real* norms =
       together ? work_.get<Real>("norm.result").data() : kept.get<Real>("norm.gradients").data();
-  BlockView<Real> g;
+  GradientView<Real> g;
   if (together) g = access_.gradients(a.slots.block);
   const auto up = a.w.matrix(a.slots.up.weight), qkv = a.w.matrix(a.slots.qkv.weight);
   const auto input_gradient = [&](Branches branches) {
@@ -178,15 +178,22 @@ void Stage<T>::backward_embedding(const Kept& k) {
     apply_dropout<T>(own, own, drop, own_token_index(k));
   }
   const auto dx = all_tokens(own, "d_gathered");
+  // Rows are added to: where the sum begins here and not with the output's product into a tied
+  // table, the table is cleared.
+  const auto table = [&](const Slot& slot) {
+    const GradientView<Real> g = access_.gradients(slot.block);
+    const Mat<Real> rows = g.matrix(slot);
+    if (g.write == Write::overwrite) device::fill(rows.data(), 0, bytes_of(rows));
+    return rows;
+  };
   {
     ScopedPart part(Part::embedding);
-    embedding_backward<T>(access_.gradients(slots_.token.block).matrix(slots_.token), dx,
-                          k.in.tokens, split_.local(model_.vocab_size).first);
+    embedding_backward<T>(table(slots_.token), dx, k.in.tokens,
+                          split_.local(model_.vocab_size).first);
   }
   if (slots_.position.present()) {
     ScopedPart part(Part::embedding);
-    embedding_backward<T>(access_.gradients(slots_.position.block).matrix(slots_.position), dx,
-                          k.in.positions);
+    embedding_backward<T>(table(slots_.position), dx, k.in.positions);
     access_.gradients_done(slots_.position.block);
   }
   access_.gradients_done(slots_.token.block);

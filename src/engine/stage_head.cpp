@@ -52,7 +52,7 @@ void Stage<T>::token_losses(const Kept& k, int64_t first, const Mat<T>& logits,
   });
 }
 
-// With gradients: of the output's weight, added, and of what the projection reads, in
+// With gradients: of the output's weight, and of what the projection reads, in
 // "final.gradient".
 template <class T>
 void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
@@ -62,7 +62,7 @@ void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
   const auto gradient = work_.get<T>("final.gradient");
   const auto all_logits = work_.get<T>("logits");
   const int64_t tokens = plan_.tokens, hidden = model_.hidden_size, vocab = slots_.output.rows;
-  BlockView<Real> g;
+  GradientView<Real> g;
   if (mode == Gradient::in_place) g = access_.gradients(slots_.output.block);
   for (int64_t first = 0; first < tokens; first += plan_.classifier_rows) {
     const int64_t rows = std::min(plan_.classifier_rows, tokens - first);
@@ -80,7 +80,8 @@ void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
                                Write::overwrite);
     });
     ScopedPart part(Part::matmul);
-    column_backward_weight<T>(g.matrix(slots_.output), logits, x, units_.vocabulary);
+    column_backward_weight<T>(g.matrix(slots_.output), logits, x, units_.vocabulary, g.write);
+    g.write = Write::add;
   }
   if (mode == Gradient::in_place) shard_sum_->finish(gradient.data(), tokens);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter gradients of a block; they are added to. Those of norms are sums over tokens that
-// ranks may share: they are formed by slices of the tokens, or by heads, and added in a tree.
+// The parameter gradients of a block: weights are written as the view says, vectors added to. Those
+// of norms are sums over tokens that ranks may share: they are formed by slices of the tokens, or
+// by heads, and added in a tree.
 #include <algorithm>
 
 #include "core/test_hooks.hpp"
@@ -12,23 +13,24 @@ namespace espalier {
 
 // One product in the fast mode, one for each run of the shards in the reproducible one.
 template <class T>
-void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, const Mat<T>& dy,
-                                const Mat<T>& x, const ShardUnits& units, Parallel parallel) {
+void Stage<T>::linear_gradients(const GradientView<Real>& g, const LinearSlots& slots,
+                                const Mat<T>& dy, const Mat<T>& x, const ShardUnits& units,
+                                Parallel parallel) {
   const Mat<Real> dw = g.matrix(slots.weight);
   Real* scratch = slots.bias.present() ? work_.get<Real>("bias.partials").data() : nullptr;
   const Mat<const T> dy_all(dy), x_all(x);
   if (!blueprint_.config.numerics.reproducible && units.compute.size() == 1 &&
       units.compute.front().size() == 1) {
     ScopedPart part(Part::matmul);
-    linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch);
+    linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch, g.write);
     return;
   }
   {
     ScopedPart part(Part::matmul);
     if (parallel == Parallel::rows)
-      row_backward_weight<T>(dw, dy_all, x_all, units);
+      row_backward_weight<T>(dw, dy_all, x_all, units, g.write);
     else
-      column_backward_weight<T>(dw, dy_all, x_all, units);
+      column_backward_weight<T>(dw, dy_all, x_all, units, g.write);
   }
   if (!slots.bias.present()) return;
   ScopedPart part(Part::activation);
@@ -36,7 +38,8 @@ void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, con
 }
 
 template <class T>
-void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up) {
+void Stage<T>::mlp_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
+                           const Mat<T>& d_up) {
   const bool sequential = model_.residual == Residual::sequential;
   const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
   linear_gradients(g, a.slots.down, dy, a.tensor("mlp.activated"), units_.down, Parallel::rows);
@@ -44,7 +47,7 @@ void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, con
 }
 
 template <class T>
-void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy,
+void Stage<T>::attention_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
                                  const Mat<T>& d_qkv) {
   const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
   linear_gradients(g, a.slots.output, dy, a.tensor("attention.heads"), units_.output,
@@ -54,7 +57,7 @@ void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& d
 
 // values: attention norm, MLP norm, query norm, key norm, each weight and bias.
 template <class T>
-void Stage<T>::norm_weights(const At& a, BlockView<Real> g, const Real* values) {
+void Stage<T>::norm_weights(const At& a, const GradientView<Real>& g, const Real* values) {
   ScopedPart part(Part::norm);
   for (const NormSlots* n :
        {&a.slots.attention_norm, &a.slots.mlp_norm, &a.slots.q_norm, &a.slots.k_norm})
@@ -151,10 +154,11 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
 }
 
 #define ESPALIER_INSTANTIATE(T)                                                                  \
-  template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&); \
-  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,           \
+  template void Stage<T>::mlp_weights(const At&, const GradientView<Real>&, const Mat<T>&,       \
+                                      const Mat<T>&);                                            \
+  template void Stage<T>::attention_weights(const At&, const GradientView<Real>&, const Mat<T>&, \
                                             const Mat<T>&);                                      \
-  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                 \
+  template void Stage<T>::norm_weights(const At&, const GradientView<Real>&, const Real*);       \
   template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
                                                const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
                                                Accumulate, Real*);                               \

@@ -57,9 +57,7 @@ Real* BlockReducer<Real>::acquire(int64_t block) {
   Scratch& scratch = *find();
   scratch.use = Use::held;
   scratch.block = block;
-  const FlatRange span = partition_.blocks[static_cast<size_t>(block)];
   device::Stream::current().wait_for(scratch.freed);
-  device::fill(scratch.data.data(), 0, span.size * static_cast<int64_t>(sizeof(Real)));
   return scratch.data.data();
 }
 
