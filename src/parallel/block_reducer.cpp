@@ -8,6 +8,7 @@
 #include "core/test_hooks.hpp"
 #include "parallel/ordered_reduction.hpp"
 #include "parallel/streams.hpp"
+#include "tensor/profile.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -58,6 +59,7 @@ Real* BlockReducer<Real>::acquire(int64_t block) {
   scratch.use = Use::held;
   scratch.block = block;
   device::Stream::current().wait_for(scratch.freed);
+  Profile::instance().separate();
   return scratch.data.data();
 }
 
