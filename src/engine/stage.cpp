@@ -215,7 +215,7 @@ void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
     attention_weights(
         here, g, sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
         split.get<T>("d_qkv"));
-    norm_weights(here, g, split.get<Real>("norm.gradients").data());
+    norm_weights(here, g, split.get<Real>("norm.gradients").data(), NormsOf::all);
     access_.gradients_done(block);
     access_.progress();
   }

@@ -148,13 +148,15 @@ class Stage {
   void mlp_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy, const Mat<T>& d_up);
   void attention_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
                          const Mat<T>& d_qkv);
-  void norm_weights(const At& a, const GradientView<Real>& g, const Real* values);
+  enum class NormsOf { all, heads };
+  void norm_weights(const At& a, const GradientView<Real>& g, const Real* values, NormsOf which);
   enum class Parallel { columns, rows };
   void linear_gradients(const GradientView<Real>& g, const LinearSlots& slots, const Mat<T>& dy,
                         const Mat<T>& x, const ShardUnits& units, Parallel parallel);
   void stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w, const Mat<T>& x,
                             const Mat<Real>& statistics, const Mat<T>& dy, Accumulate accumulate,
-                            Real* result);
+                            Real* result, const GradientView<Real>* g);
+  bool adds_norms_at_once() const { return !cuts_tokens() && norm_slices().size() == 1; }
   void qk_norm_backward(const At& a, const Mat<T>& d_qkv);
   void sum_head_norms(Real* result);
   void sum_token_norms(Real* result, int64_t width);

@@ -135,6 +135,7 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
       together ? work_.get<Real>("norm.result").data() : kept.get<Real>("norm.gradients").data();
   GradientView<Real> g;
   if (together) g = access_.gradients(a.slots.block);
+  const GradientView<Real>* at_once = together && adds_norms_at_once() ? &g : nullptr;
   const auto up = a.w.matrix(a.slots.up.weight), qkv = a.w.matrix(a.slots.qkv.weight);
   const auto input_gradient = [&](Branches branches) {
     shard_sum_->run(d_normed.data(), plan_.tokens, [&](int64_t s, auto* out) {
@@ -156,7 +157,7 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
     input_gradient(Branches::mlp);
     stream_norm_backward(a.slots.mlp_norm, a.w, a.tensor("mlp.input"),
                          a.sums("mlp.norm.statistics"), d_normed, Accumulate::yes,
-                         norms + norm_widths(model_).tokens / 2);
+                         norms + norm_widths(model_).tokens / 2, at_once);
     dy = branch_gradient(a, "attention", part);
   }
   backward_attention(a, dy, d_qkv);
@@ -164,9 +165,10 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   if (together) attention_weights(a, g, dy, d_qkv);
   input_gradient(sequential ? Branches::attention : Branches::both);
   stream_norm_backward(a.slots.attention_norm, a.w, a.tensor("input"),
-                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms);
+                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms,
+                       at_once);
   sum_token_norms(norms, norm_widths(model_).tokens);
-  if (together) norm_weights(a, g, norms);
+  if (together) norm_weights(a, g, norms, at_once ? NormsOf::heads : NormsOf::all);
 }
 
 template <class T>

@@ -102,16 +102,20 @@ void Stage<T>::backward_head(Kept& k, double gradient_scale) {
   access_.progress();
   const NormSlots& slots = slots_.final_norm;
   const BlockUse<T> use(access_, slots.weight.block);
+  const GradientView<Real> g = access_.gradients(slots.weight.block);
+  const bool at_once = adds_norms_at_once();
   const auto result = work_.get<Real>("norm.result");
   const int64_t width = slots.weight.columns + (slots.bias.present() ? slots.bias.columns : 0);
   stream_norm_backward(slots, use.values(), k.head.template get<T>("final.input"),
                        k.head.template get<Real>("final_norm.statistics"),
-                       work_.get<T>("final.gradient"), Accumulate::no, result.data());
-  sum_token_norms(result.data(), width);
-  const BlockView<Real> g = access_.gradients(slots.weight.block);
-  const int64_t hidden = model_.hidden_size;
-  add_to(g.vector(slots.weight).data(), result.data(), hidden);
-  if (slots.bias.present()) add_to(g.vector(slots.bias).data(), result.data() + hidden, hidden);
+                       work_.get<T>("final.gradient"), Accumulate::no, result.data(),
+                       at_once ? &g : nullptr);
+  if (!at_once) {
+    sum_token_norms(result.data(), width);
+    const int64_t hidden = model_.hidden_size;
+    add_to(g.vector(slots.weight).data(), result.data(), hidden);
+    if (slots.bias.present()) add_to(g.vector(slots.bias).data(), result.data() + hidden, hidden);
+  }
   access_.gradients_done(slots.weight.block);
 }
 

@@ -55,15 +55,20 @@ void Stage<T>::attention_weights(const At& a, const GradientView<Real>& g, const
   linear_gradients(g, a.slots.qkv, d_qkv, x, units_.qkv, Parallel::columns);
 }
 
-// values: attention norm, MLP norm, query norm, key norm, each weight and bias.
+// values: attention norm, MLP norm, query norm, key norm, each weight and bias. NormsOf::heads: the
+// first two are added already.
 template <class T>
-void Stage<T>::norm_weights(const At& a, const GradientView<Real>& g, const Real* values) {
+void Stage<T>::norm_weights(const At& a, const GradientView<Real>& g, const Real* values,
+                            NormsOf which) {
+  if (which == NormsOf::heads && !model_.qk_norm) return;
   ScopedPart part(Part::norm);
   for (const NormSlots* n :
        {&a.slots.attention_norm, &a.slots.mlp_norm, &a.slots.q_norm, &a.slots.k_norm})
     for (const Slot* slot : {&n->weight, &n->bias}) {
       if (!slot->present()) continue;
-      add_to(g.vector(*slot).data(), values, slot->columns);
+      const bool is_of_heads = n == &a.slots.q_norm || n == &a.slots.k_norm;
+      if (is_of_heads || which == NormsOf::all)
+        add_to(g.vector(*slot).data(), values, slot->columns);
       values += slot->columns;
     }
 }
@@ -83,12 +88,20 @@ std::vector<Range> Stage<T>::norm_slices() const {
   return slices;
 }
 
+// With g the sum over the tokens, which is all there is, is added to the block's gradients at once.
+// They have the bits that the detour over `result` gives.
 template <class T>
 void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w,
                                     const Mat<T>& x, const Mat<Real>& statistics, const Mat<T>& dy,
-                                    Accumulate accumulate, Real* result) {
+                                    Accumulate accumulate, Real* result,
+                                    const GradientView<Real>* g) {
   ScopedPart part(Part::norm);
   const auto d_stream = work_.get<T>("d_stream");
+  Real* scratch = work_.get<Real>("norm.partials").data();
+  if (g != nullptr)
+    return norm_backward<T>(model_.norm, RowSet<T>(d_stream), accumulate, g->vector(slots.weight),
+                            g->vector(slots.bias), RowSet<const T>(dy), RowSet<const T>(x),
+                            statistics.data(), w.vector(slots.weight), scratch);
   const int64_t n = model_.hidden_size, width = slots.bias.present() ? 2 * n : n;
   Real* partials = work_.get<Real>("norm.slices").data();
   const auto slices = norm_slices();
@@ -101,8 +114,7 @@ void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<cons
     if (slices[i].count == 0) continue;
     norm_backward<T>(model_.norm, rows(d_stream), accumulate, Vec<Real>(sums, n),
                      Vec<Real>(slots.bias.present() ? sums + n : nullptr, n), rows(dy), rows(x),
-                     statistics.data() + 2 * slices[i].first, w.vector(slots.weight),
-                     work_.get<Real>("norm.partials").data());
+                     statistics.data() + 2 * slices[i].first, w.vector(slots.weight), scratch);
   }
   sum_of_leaves(result, partials, static_cast<int64_t>(slices.size()), width);
 }
@@ -158,10 +170,11 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
                                       const Mat<T>&);                                            \
   template void Stage<T>::attention_weights(const At&, const GradientView<Real>&, const Mat<T>&, \
                                             const Mat<T>&);                                      \
-  template void Stage<T>::norm_weights(const At&, const GradientView<Real>&, const Real*);       \
+  template void Stage<T>::norm_weights(const At&, const GradientView<Real>&, const Real*,        \
+                                       NormsOf);                                                 \
   template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
                                                const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
-                                               Accumulate, Real*);                               \
+                                               Accumulate, Real*, const GradientView<Real>*);    \
   template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                            \
   template void Stage<T>::sum_head_norms(Real*);                                                 \
   template void Stage<T>::sum_token_norms(Real*, int64_t);
