@@ -237,7 +237,8 @@ bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream) {
 
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
-                            ElementType type, float* scratch, Stream stream, BiasGradient way) {
+                            ElementType type, float* scratch, Stream stream, BiasGradient way,
+                            float beta) {
   ESPALIER_REQUIRE(type != ElementType::fp64, "a weight gradient in fp32 of {} values",
                    element_name(type));
   Matmul call;
@@ -245,7 +246,7 @@ bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, 
   call.m = out;
   call.n = in;
   call.k = tokens;
-  call.beta = 1;
+  call.beta = beta;
   call.a = dy;
   call.lda = lddy;
   call.b = x;
@@ -262,7 +263,7 @@ bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, 
     Product p = product(call);
     p.epilogue = CUBLASLT_EPILOGUE_BGRADB;
     const float one = 1;
-    if (library.multiply_with(scratch, p, &one, &one, dw, stream)) {
+    if (library.multiply_with(scratch, p, &one, &beta, dw, stream)) {
       add(db, scratch, out, stream);  // the epilogue overwrites
       return true;
     }

@@ -52,15 +52,15 @@ bool matmul_with_bias(const Matmul& call, const void* bias, Stream stream);
 /// (before compute capability 9.0; there for fp16 alone), or wherever the heuristic offers one.
 enum class BiasGradient { automatic, epilogue };
 
-/// dW [out, in] += dY^T X and, in the same product, db [out] += the column sums of dY by the
-/// epilogue BGRADB: fp32, formed from the operand tiles that the product reads anyway. Where that
-/// is not to be had the plain product alone: returns whether db was done; dW is done in any case.
-/// dy [tokens, out]; x [tokens, in], leading dimensions in elements. scratch [out] floats, 16-byte
-/// aligned.
+/// dW [out, in] = dY^T X + beta dW and, in the same product, db [out] += the column sums of dY by
+/// the epilogue BGRADB: fp32, formed from the operand tiles that the product reads anyway. Where
+/// that is not to be had the plain product alone: returns whether db was done; dW is done in any
+/// case, and not read where beta is 0. dy [tokens, out]; x [tokens, in], leading dimensions in
+/// elements. scratch [out] floats, 16-byte aligned.
 bool matmul_weight_and_bias(float* dw, int64_t lddw, float* db, const void* dy, int64_t lddy,
                             const void* x, int64_t ldx, int64_t out, int64_t in, int64_t tokens,
                             ElementType type, float* scratch, Stream stream,
-                            BiasGradient way = BiasGradient::automatic);
+                            BiasGradient way = BiasGradient::automatic, float beta = 1);
 
 /// "cuBLASLt 13.0.1", for the run header.
 std::string matmul_library();

@@ -4,8 +4,17 @@
 #pragma once
 
 #include "engine/parameter_store.hpp"
+#include "layers/linear.hpp"
 
 namespace espalier {
+
+/// Gradients of a block. Vectors are added to. `write` is for its matrices: overwrite where a sum
+/// over micro-batches begins, which finds them undefined; then the first product into each of them
+/// does so, or whoever can only add clears it first.
+template <class Real>
+struct GradientView : BlockView<Real> {
+  Write write = Write::add;
+};
 
 /// Blocks are numbered as in the rank's parameter table.
 template <class T>
@@ -20,7 +29,12 @@ class BlockAccess {
   virtual void release(int64_t block) { (void)block; }
 
   /// Where the current micro-batch adds the block's gradients; several calls may come before ...
-  virtual BlockView<Acc<T>> gradients(int64_t block) = 0;
+  virtual GradientView<Acc<T>> gradients(int64_t block) = 0;
+  /// Whether gradients(block) would say overwrite: it says so once.
+  virtual bool is_new(int64_t block) const {
+    (void)block;
+    return false;
+  }
   /// ... the one that says that the micro-batch has added all. Micro-batches come in their order.
   virtual void gradients_done(int64_t block) { (void)block; }
 
@@ -53,15 +67,15 @@ class BlockUse {
   BlockView<const T> values_;
 };
 
-/// Everything resident: parameters in a store, gradients in one flat buffer.
+/// Everything resident: parameters in a store, gradients in one flat buffer, always added to.
 template <class T>
 class ResidentBlocks : public BlockAccess<T> {
  public:
   explicit ResidentBlocks(const ParameterStore<T>& store) : store_(store) {}
   void set_gradients(Acc<T>* flat) { flat_ = flat; }
   BlockView<const T> values(int64_t block) override { return store_.block(block); }
-  BlockView<Acc<T>> gradients(int64_t block) override {
-    return {flat_ + store_.table().blocks[static_cast<size_t>(block)].offset};
+  GradientView<Acc<T>> gradients(int64_t block) override {
+    return {{flat_ + store_.table().blocks[static_cast<size_t>(block)].offset}, Write::add};
   }
 
  private:

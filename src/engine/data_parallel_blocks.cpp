@@ -23,6 +23,17 @@ std::vector<std::vector<FlatRange>> tree_spans(const Blueprint& b) {
   return spans;
 }
 
+// Vectors and padding: micro-batches are added to them. Sums over ranks arrive whole: the first of
+// a run is copied.
+std::vector<std::vector<FlatRange>> tree_zeroed(const Blueprint& b) {
+  auto ranges = ranges_beside_matrices(b.parameters);
+  for (size_t block = 0; block < ranges.size(); ++block) {
+    if (b.config.grid.zero_stage >= 2) ranges[block].clear();
+    for (FlatRange& r : ranges[block]) r.offset += b.parameters.blocks[block].offset;
+  }
+  return ranges;
+}
+
 int64_t tree_size(const Blueprint& b) {
   return b.config.grid.zero_stage < 2 ? b.parameters.flat_size
                                       : b.partition.compact_size(b.own_shard());
@@ -45,7 +56,9 @@ DataParallelBlocks<T>::DataParallelBlocks(const Blueprint& blueprint, ParameterS
     : blueprint_(blueprint),
       store_(store),
       zero_(blueprint.config.grid.zero_stage),
-      tree_(tree_size(blueprint), reproducible_levels(blueprint), tree_spans(blueprint)),
+      tree_(tree_size(blueprint), reproducible_levels(blueprint), tree_spans(blueprint),
+            tree_zeroed(blueprint)),
+      scratch_zeroed_(ranges_beside_matrices(blueprint.parameters)),
       held_(blueprint.parameters.blocks.size(), nullptr),
       ranges_left_(blueprint.parameters.blocks.size(), 0) {
   const ReducerOptions options = reducer_options(blueprint.config);
@@ -55,7 +68,10 @@ DataParallelBlocks<T>::DataParallelBlocks(const Blueprint& blueprint, ParameterS
   } else {
     const auto sink = [this](int64_t block, const OwnedRange& range, const Real* sum) {
       Real* to = tree_.current(block) + range.compact;
-      add_to(to, sum, range.size);
+      if (tree_.is_new(block) && !is_broken_for_test("first_gradient"))
+        device::copy(to, sum, range.size * static_cast<int64_t>(sizeof(Real)));
+      else
+        add_to(to, sum, range.size);
       size_t& left = ranges_left_[static_cast<size_t>(block)];
       if (left == 0)
         left = blueprint_.partition.owned_in_block(blueprint_.own_shard(), block).size();
@@ -84,11 +100,24 @@ void DataParallelBlocks<T>::finish_step() {
 }
 
 template <class T>
-BlockView<Acc<T>> DataParallelBlocks<T>::gradients(int64_t block) {
-  if (zero_ < 2) return {tree_.current(block) + blueprint_.parameters.blocks[block].offset};
+bool DataParallelBlocks<T>::is_new(int64_t block) const {
+  if (is_broken_for_test("first_gradient")) return false;
+  return zero_ < 2 ? tree_.is_new(block) : held_[static_cast<size_t>(block)] == nullptr;
+}
+
+template <class T>
+GradientView<Acc<T>> DataParallelBlocks<T>::gradients(int64_t block) {
+  const Write write = is_new(block) ? Write::overwrite : Write::add;
+  if (zero_ < 2) {
+    tree_.set_used(block);
+    return {{tree_.current(block) + blueprint_.parameters.blocks[block].offset}, write};
+  }
   Real*& scratch = held_[static_cast<size_t>(block)];
-  if (scratch == nullptr) scratch = block_reducer_->acquire(block);
-  return {scratch};
+  if (scratch == nullptr) {
+    scratch = block_reducer_->acquire(block);
+    scratch_zeroed_.clear(scratch, block);
+  }
+  return {{scratch}, write};
 }
 
 template <class T>

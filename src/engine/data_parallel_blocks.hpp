@@ -32,11 +32,12 @@ class DataParallelBlocks : public BlockAccess<T> {
   void prefetch(int64_t block) override;
   BlockView<const T> values(int64_t block) override;
   void release(int64_t block) override;
-  BlockView<Real> gradients(int64_t block) override;
+  GradientView<Real> gradients(int64_t block) override;
+  bool is_new(int64_t block) const override;
   void gradients_done(int64_t block) override;
   void progress() override;
 
-  /// Zero gradients for a step of blueprint.micro_batches micro-batches.
+  /// Empty sums for a step of blueprint.micro_batches micro-batches.
   void begin_step();
   /// Returns when this rank's part of the sums over all data-parallel ranks is there.
   void finish_step();
@@ -65,6 +66,7 @@ class DataParallelBlocks : public BlockAccess<T> {
   ParameterStore<T>& store_;
   const int64_t zero_;
   GradientTree<Real> tree_;
+  ZeroedRanges scratch_zeroed_;                        // by block, of ZeRO 2 and 3
   std::unique_ptr<GradientReducer<Real>> reducer_;     // ZeRO 0, 1
   std::unique_ptr<BlockReducer<Real>> block_reducer_;  // 2, 3
   std::vector<Real*> held_;                            // by block: scratch that is being filled

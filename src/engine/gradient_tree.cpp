@@ -26,18 +26,15 @@ bool advance(std::vector<size_t>& order, int64_t done, int64_t run, const Add& a
 }  // namespace
 
 template <class Real>
-GradientTree<Real>::GradientTree(int64_t size, int levels, std::vector<Spans> blocks)
-    : blocks_(std::move(blocks)), levels_(levels) {
+GradientTree<Real>::GradientTree(int64_t size, int levels, std::vector<Spans> blocks,
+                                 const std::vector<Spans>& zeroed)
+    : blocks_(std::move(blocks)), zeroed_(zeroed), levels_(levels) {
+  ESPALIER_REQUIRE(zeroed.size() == blocks_.size(), "a gradient tree of {} blocks, {} zeroed",
+                   blocks_.size(), zeroed.size());
   for (int i = 0; i <= levels; ++i) buffers_.emplace_back("gradients", size);  // padding stays zero
   order_.resize(blocks_.size());
   done_.resize(blocks_.size());
-}
-
-template <class Real>
-void GradientTree<Real>::zero(int64_t block) {
-  Real* to = current(block);
-  for (const FlatRange& span : blocks_[static_cast<size_t>(block)])
-    device::fill(to + span.offset, 0, span.size * static_cast<int64_t>(sizeof(Real)));
+  is_new_.resize(blocks_.size());
 }
 
 // right = left + right, the earlier micro-batches on the left.
@@ -59,16 +56,16 @@ void GradientTree<Real>::begin(int64_t micro_batches) {
   std::vector<size_t> last = first;
   for (int64_t done = 1; done < micro_batches; ++done) advance(last, done, run_, [](size_t) {});
   total_ = last.front();
-  for (size_t block = 0; block < blocks_.size(); ++block) {
-    order_[block] = first;
-    done_[block] = 0;
-    zero(static_cast<int64_t>(block));
-  }
+  std::fill(order_.begin(), order_.end(), first);
+  std::fill(done_.begin(), done_.end(), 0);
+  std::fill(is_new_.begin(), is_new_.end(), true);
+  zeroed_.clear(buffers_.front().data());
 }
 
 template <class Real>
 void GradientTree<Real>::next(int64_t block) {
   auto& order = order_[static_cast<size_t>(block)];
+  set_used(block);
   const int64_t done = ++done_[static_cast<size_t>(block)];
   ESPALIER_REQUIRE(done <= micro_batches_, "micro-batch {} of {} of block {}", done, micro_batches_,
                    block);
@@ -78,8 +75,10 @@ void GradientTree<Real>::next(int64_t block) {
       add_left(block, order[0], order[static_cast<size_t>(level) + 1]);
     return;
   }
-  if (advance(order, done, run_, [&](size_t level) { add_left(block, order[0], order[level]); }))
-    zero(block);
+  if (advance(order, done, run_, [&](size_t level) { add_left(block, order[0], order[level]); })) {
+    is_new_[static_cast<size_t>(block)] = true;
+    zeroed_.clear(current(block), block);
+  }
 }
 
 template class GradientTree<float>;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graphed_pass.hpp"
 
+#include "tensor/profile.hpp"
+
 namespace espalier {
 
 template <class T>
@@ -11,17 +13,19 @@ void GraphedPass<T>::passes(double gradient_scale) {
 
 template <class T>
 void GraphedPass<T>::run(double gradient_scale) {
-  if (!is_warm_) {
-    is_warm_ = true;
+  Recording& r = stage_.begins_sum(0) ? first_ : later_;
+  if (!r.is_warm) {
+    r.is_warm = true;
     return passes(gradient_scale);
   }
-  if (graph_.is_empty() || scale_ != gradient_scale) {
-    scale_ = gradient_scale;
-    graph_.record([&] { passes(gradient_scale); });  // tells the blocks as well
+  if (r.graph.is_empty() || r.scale != gradient_scale) {
+    r.scale = gradient_scale;
+    r.graph.record([&] { passes(gradient_scale); });  // tells the blocks as well
   } else {
     stage_.tell_gradients_done(0);
   }
-  graph_.launch();
+  r.graph.launch();
+  Profile::instance().separate();  // its time belongs to no part
 }
 
 template class GraphedPass<float>;

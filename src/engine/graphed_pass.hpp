@@ -7,9 +7,11 @@
 namespace espalier {
 
 /// For a stage that is the whole model, whose passes exchange nothing and always use the same
-/// memory: the rules of numerics.graphs see to that. The first micro-batch runs as it is, so that
-/// every library has chosen and allocated what it needs; the second is recorded; then the recording
-/// is started again and again. Another gradient scale makes another recording.
+/// memory: the rules of numerics.graphs see to that. The first micro-batch of a step overwrites the
+/// gradients to which the others add: each kind has its recording. The first time a kind runs as it
+/// is, so that every library has chosen and allocated what it needs; the second time it is
+/// recorded; then the recording is started again and again. Another gradient scale makes another
+/// recording.
 template <class T>
 class GraphedPass {
  public:
@@ -21,12 +23,15 @@ class GraphedPass {
   void run(double gradient_scale);
 
  private:
+  struct Recording {
+    device::Graph graph;
+    double scale = 0.0;
+    bool is_warm = false;
+  };
   void passes(double gradient_scale);
 
   Stage<T>& stage_;
-  device::Graph graph_;
-  double scale_ = 0.0;
-  bool is_warm_ = false;
+  Recording first_, later_;  // of a step
 };
 
 }  // namespace espalier

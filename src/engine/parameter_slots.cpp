@@ -70,4 +70,22 @@ ModelSlots make_slots(const ParameterTable& table, const ModelConfig& model) {
   return slots;
 }
 
+std::vector<std::vector<FlatRange>> ranges_beside_matrices(const ParameterTable& table) {
+  std::vector<std::vector<FlatRange>> ranges;
+  for (const BlockSpan& span : table.blocks) {
+    ranges.emplace_back();
+    int64_t at = span.offset;
+    const auto add_until = [&](int64_t last) {
+      if (last > at) ranges.back().push_back({at - span.offset, last - at});
+    };
+    for (const ParameterSpec& p : table.parameters) {
+      if (p.shape.size() < 2 || p.offset < at || p.offset >= span.offset + span.size) continue;
+      add_until(p.offset);
+      at = p.offset + p.size();
+    }
+    add_until(span.offset + span.size);
+  }
+  return ranges;
+}
+
 }  // namespace espalier

@@ -38,6 +38,10 @@ struct ModelSlots {
 
 ModelSlots make_slots(const ParameterTable& table, const ModelConfig& model);
 
+/// By block of the table, what of it is no matrix: vectors and padding. Offsets from the block's
+/// first element; neighbours are one range.
+std::vector<std::vector<FlatRange>> ranges_beside_matrices(const ParameterTable& table);
+
 /// Views of one block's values or gradients, wherever the block lies.
 template <class T>
 struct BlockView {

@@ -131,12 +131,13 @@ void column_backward_input(C* out, const Mat<const T>& dy, const Mat<const T>& w
 
 template <class T>
 void column_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
-                            const ShardUnits& units) {
+                            const ShardUnits& units, Write write) {
   const int64_t in = x.extent(1), columns = dy.extent(1);
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, Acc<T>>(Op::transpose, Op::none, r.count, in, x.extent(0), 1, dy.data() + r.first,
-                      columns, x.data(), in, 1, dw.data() + r.first * in, in, runs.granule);
+                      columns, x.data(), in, write == Write::add ? 1 : 0, dw.data() + r.first * in,
+                      in, runs.granule);
 }
 
 template <class T, class C>
@@ -168,12 +169,13 @@ void row_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<cons
 
 template <class T>
 void row_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
-                         const ShardUnits& units) {
+                         const ShardUnits& units, Write write) {
   const int64_t width = dw.extent(0), in = dw.extent(1);
   for (const auto& runs : units.compute)
     for (const Range& r : runs)
       gemm<T, Acc<T>>(Op::transpose, Op::none, width, r.count, dy.extent(0), 1, dy.data(), width,
-                      x.data() + r.first, in, 1, dw.data() + r.first, in, runs.granule);
+                      x.data() + r.first, in, write == Write::add ? 1 : 0, dw.data() + r.first, in,
+                      runs.granule);
 }
 
 template <class T>
@@ -212,11 +214,11 @@ void ShardSum<T>::finish(T* out, int64_t tokens) {
   template void column_forward<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,     \
                                   const ShardUnits&);                                          \
   template void column_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,             \
-                                          const Mat<const T>&, const ShardUnits&);             \
+                                          const Mat<const T>&, const ShardUnits&, Write);      \
   template void row_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&, \
                                       const ShardUnits&);                                      \
   template void row_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                \
-                                       const Mat<const T>&, const ShardUnits&);                \
+                                       const Mat<const T>&, const ShardUnits&, Write);         \
   template class ShardSum<T>;                                                                  \
   ESPALIER_INSTANTIATE_SUM(T, T)
 ESPALIER_INSTANTIATE(float)

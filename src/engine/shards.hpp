@@ -45,10 +45,10 @@ void column_forward(const Mat<T>& y, const Mat<const T>& x, const Mat<const T>& 
 template <class T, class C>
 void column_backward_input(C* out, const Mat<const T>& dy, const Mat<const T>& w,
                            const ShardRuns& runs, Write write);
-/// dw[run] += dy[:, run]^T x.
+/// dw[run] (+)= dy[:, run]^T x.
 template <class T>
 void column_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
-                            const ShardUnits& units);
+                            const ShardUnits& units, Write write = Write::add);
 
 /// out (+)= sum over the shard's runs of x[:, run] W[:, run]^T: row-parallel. Shapes  out [tokens,
 /// out]; x [tokens, local]; w [out, local]
@@ -59,10 +59,10 @@ void row_forward(C* out, const Mat<const T>& x, const Mat<const T>& w, const Sha
 template <class T>
 void row_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<const T>& w,
                         const ShardUnits& units);
-/// dw[:, run] += dy^T x[:, run].
+/// dw[:, run] (+)= dy^T x[:, run].
 template <class T>
 void row_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
-                         const ShardUnits& units);
+                         const ShardUnits& units, Write write = Write::add);
 
 /// Sums over all shards, in a binary tree that begins on a rank and ends across ranks.
 ///

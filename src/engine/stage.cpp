@@ -193,6 +193,12 @@ void Stage<T>::tell_gradients_done(int64_t chunk) {
 }
 
 template <class T>
+bool Stage<T>::begins_sum(int64_t chunk) const {
+  const int64_t layer = blueprint_.chunks[static_cast<size_t>(chunk)].layers.first;
+  return access_.is_new(slots_.layers[static_cast<size_t>(layer)].block);
+}
+
+template <class T>
 void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
   const ChunkPlan& c = blueprint_.chunks[static_cast<size_t>(chunk)];
   Kept& k = kept(chunk, slot);
@@ -202,14 +208,14 @@ void Stage<T>::backward_weight(int64_t chunk, int64_t slot) {
     const At here = at(k, c, layer, use.values());
     if (is_recomputed(blueprint_.config.grid, layer)) recompute(here);
     const TensorSet& split = k.split[static_cast<size_t>(here.index)];
-    const BlockView<Real> g = access_.gradients(block);
+    const GradientView<Real> g = access_.gradients(block);
     const bool sequential = model_.residual == Residual::sequential;
     const auto d_mlp = all_tokens(split.get<T>("mlp.d_output"), "d_gathered");
     mlp_weights(here, g, d_mlp, split.get<T>("d_up"), UpBias::open);
     attention_weights(
         here, g, sequential ? all_tokens(split.get<T>("attention.d_output"), "d_gathered") : d_mlp,
         split.get<T>("d_qkv"));
-    norm_weights(here, g, split.get<Real>("norm.gradients").data());
+    norm_weights(here, g, split.get<Real>("norm.gradients").data(), NormsOf::all);
     access_.gradients_done(block);
     access_.progress();
   }

@@ -74,6 +74,8 @@ class Stage {
   /// What backward_pass() tells the blocks when a micro-batch is done, for one whose work came out
   /// of a graph.
   void tell_gradients_done(int64_t chunk);
+  /// Whether the next backward_pass() of the chunk begins a sum over micro-batches.
+  bool begins_sum(int64_t chunk) const;
   /// After backward(..., BackwardPart::input).
   void backward_weight(int64_t chunk, int64_t slot);
 
@@ -147,16 +149,19 @@ class Stage {
   void backward_embedding(const Kept& k);
 
   // parameter gradients
-  void mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up,
+  void mlp_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy, const Mat<T>& d_up,
                    UpBias up_bias);
-  void attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_qkv);
-  void norm_weights(const At& a, BlockView<Real> g, const Real* values);
+  void attention_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
+                         const Mat<T>& d_qkv);
+  enum class NormsOf { all, heads };
+  void norm_weights(const At& a, const GradientView<Real>& g, const Real* values, NormsOf which);
   enum class Parallel { columns, rows };
-  void linear_gradients(BlockView<Real> g, const LinearSlots& slots, const Mat<T>& dy,
+  void linear_gradients(const GradientView<Real>& g, const LinearSlots& slots, const Mat<T>& dy,
                         const Mat<T>& x, const ShardUnits& units, Parallel parallel);
   void stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w, const Mat<T>& x,
                             const Mat<Real>& statistics, const Mat<T>& dy, Accumulate accumulate,
-                            Real* result);
+                            Real* result, const GradientView<Real>* g);
+  bool adds_norms_at_once() const { return !cuts_tokens() && norm_slices().size() == 1; }
   void qk_norm_backward(const At& a, const Mat<T>& d_qkv);
   void sum_head_norms(Real* result);
   void sum_token_norms(Real* result, int64_t width);

@@ -138,8 +138,9 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   const auto d_normed = work_.get<T>("d_normed");
   Real* norms =
       together ? work_.get<Real>("norm.result").data() : kept.get<Real>("norm.gradients").data();
-  BlockView<Real> g;
+  GradientView<Real> g;
   if (together) g = access_.gradients(a.slots.block);
+  const GradientView<Real>* at_once = together && adds_norms_at_once() ? &g : nullptr;
   const auto up = a.w.matrix(a.slots.up.weight), qkv = a.w.matrix(a.slots.qkv.weight);
   const auto input_gradient = [&](Branches branches) {
     shard_sum_->run(d_normed.data(), plan_.tokens, [&](int64_t s, auto* out) {
@@ -162,7 +163,7 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
     input_gradient(Branches::mlp);
     stream_norm_backward(a.slots.mlp_norm, a.w, a.tensor("mlp.input"),
                          a.sums("mlp.norm.statistics"), d_normed, Accumulate::yes,
-                         norms + norm_widths(model_).tokens / 2);
+                         norms + norm_widths(model_).tokens / 2, at_once);
     dy = branch_gradient(a, "attention", part);
   }
   backward_attention(a, dy, d_qkv);
@@ -170,9 +171,10 @@ void Stage<T>::backward_block(const At& a, BackwardPart part) {
   if (together) attention_weights(a, g, dy, d_qkv);
   input_gradient(sequential ? Branches::attention : Branches::both);
   stream_norm_backward(a.slots.attention_norm, a.w, a.tensor("input"),
-                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms);
+                       a.sums("attention.norm.statistics"), d_normed, Accumulate::yes, norms,
+                       at_once);
   sum_token_norms(norms, norm_widths(model_).tokens);
-  if (together) norm_weights(a, g, norms);
+  if (together) norm_weights(a, g, norms, at_once ? NormsOf::heads : NormsOf::all);
 }
 
 template <class T>
@@ -184,15 +186,22 @@ void Stage<T>::backward_embedding(const Kept& k) {
     apply_dropout<T>(own, own, drop, own_token_index(k));
   }
   const auto dx = all_tokens(own, "d_gathered");
+  // Rows are added to: where the sum begins here and not with the output's product into a tied
+  // table, the table is cleared.
+  const auto table = [&](const Slot& slot) {
+    const GradientView<Real> g = access_.gradients(slot.block);
+    const Mat<Real> rows = g.matrix(slot);
+    if (g.write == Write::overwrite) device::fill(rows.data(), 0, bytes_of(rows));
+    return rows;
+  };
   {
     ScopedPart part(Part::embedding);
-    embedding_backward<T>(access_.gradients(slots_.token.block).matrix(slots_.token), dx,
-                          k.in.tokens, split_.local(model_.vocab_size).first);
+    embedding_backward<T>(table(slots_.token), dx, k.in.tokens,
+                          split_.local(model_.vocab_size).first);
   }
   if (slots_.position.present()) {
     ScopedPart part(Part::embedding);
-    embedding_backward<T>(access_.gradients(slots_.position.block).matrix(slots_.position), dx,
-                          k.in.positions);
+    embedding_backward<T>(table(slots_.position), dx, k.in.positions);
     access_.gradients_done(slots_.position.block);
   }
   access_.gradients_done(slots_.token.block);

@@ -163,12 +163,9 @@ template <class T>
 void Stage<T>::rotate(const Mat<T>& qkv, Rotation rotation, const StageInputs& in) {
   if (model_.position != PositionKind::rope) return;
   ScopedPart part(Part::attention);
-  const auto v = views(qkv);
-  const HeadShape& h = attention_.head;
-  rope<T>(model_.rope_style, rotation, v.q, h.heads, h.head_dim, plan_.tokens, rope_table_,
-          in.positions);
-  rope<T>(model_.rope_style, rotation, v.k, h.kv_heads, h.head_dim, plan_.tokens, rope_table_,
-          in.positions);
+  const HeadShape& h = attention_.head;  // the keys' heads stand behind the queries'
+  rope<T>(model_.rope_style, rotation, views(qkv).q, h.heads + h.kv_heads, h.head_dim, plan_.tokens,
+          rope_table_, in.positions);
 }
 
 // The stream between attention and MLP, and its norm.

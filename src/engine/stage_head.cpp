@@ -52,7 +52,7 @@ void Stage<T>::token_losses(const Kept& k, int64_t first, const Mat<T>& logits,
   });
 }
 
-// With gradients: of the output's weight, added, and of what the projection reads, in
+// With gradients: of the output's weight, and of what the projection reads, in
 // "final.gradient".
 template <class T>
 void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
@@ -62,7 +62,7 @@ void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
   const auto gradient = work_.get<T>("final.gradient");
   const auto all_logits = work_.get<T>("logits");
   const int64_t tokens = plan_.tokens, hidden = model_.hidden_size, vocab = slots_.output.rows;
-  BlockView<Real> g;
+  GradientView<Real> g;
   if (mode == Gradient::in_place) g = access_.gradients(slots_.output.block);
   for (int64_t first = 0; first < tokens; first += plan_.classifier_rows) {
     const int64_t rows = std::min(plan_.classifier_rows, tokens - first);
@@ -80,7 +80,8 @@ void Stage<T>::head(Kept& k, double gradient_scale, Gradient mode) {
                                Write::overwrite);
     });
     ScopedPart part(Part::matmul);
-    column_backward_weight<T>(g.matrix(slots_.output), logits, x, units_.vocabulary);
+    column_backward_weight<T>(g.matrix(slots_.output), logits, x, units_.vocabulary, g.write);
+    g.write = Write::add;
   }
   if (mode == Gradient::in_place) shard_sum_->finish(gradient.data(), tokens);
 }
@@ -101,16 +102,20 @@ void Stage<T>::backward_head(Kept& k, double gradient_scale) {
   access_.progress();
   const NormSlots& slots = slots_.final_norm;
   const BlockUse<T> use(access_, slots.weight.block);
+  const GradientView<Real> g = access_.gradients(slots.weight.block);
+  const bool at_once = adds_norms_at_once();
   const auto result = work_.get<Real>("norm.result");
   const int64_t width = slots.weight.columns + (slots.bias.present() ? slots.bias.columns : 0);
   stream_norm_backward(slots, use.values(), k.head.template get<T>("final.input"),
                        k.head.template get<Real>("final_norm.statistics"),
-                       work_.get<T>("final.gradient"), Accumulate::no, result.data());
-  sum_token_norms(result.data(), width);
-  const BlockView<Real> g = access_.gradients(slots.weight.block);
-  const int64_t hidden = model_.hidden_size;
-  add_to(g.vector(slots.weight).data(), result.data(), hidden);
-  if (slots.bias.present()) add_to(g.vector(slots.bias).data(), result.data() + hidden, hidden);
+                       work_.get<T>("final.gradient"), Accumulate::no, result.data(),
+                       at_once ? &g : nullptr);
+  if (!at_once) {
+    sum_token_norms(result.data(), width);
+    const int64_t hidden = model_.hidden_size;
+    add_to(g.vector(slots.weight).data(), result.data(), hidden);
+    if (slots.bias.present()) add_to(g.vector(slots.bias).data(), result.data() + hidden, hidden);
+  }
   access_.gradients_done(slots.weight.block);
 }
 

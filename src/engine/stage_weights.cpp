@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter gradients of a block; they are added to. Those of norms are sums over tokens that
-// ranks may share: they are formed by slices of the tokens, or by heads, and added in a tree.
+// The parameter gradients of a block: weights are written as the view says, vectors added to. Those
+// of norms are sums over tokens that ranks may share: they are formed by slices of the tokens, or
+// by heads, and added in a tree.
 #include <algorithm>
 
 #include "core/test_hooks.hpp"
@@ -12,22 +13,23 @@ namespace espalier {
 
 // One product in the fast mode, one for each run of the shards in the reproducible one.
 template <class T>
-void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, const Mat<T>& dy,
-                                const Mat<T>& x, const ShardUnits& units, Parallel parallel) {
+void Stage<T>::linear_gradients(const GradientView<Real>& g, const LinearSlots& slots,
+                                const Mat<T>& dy, const Mat<T>& x, const ShardUnits& units,
+                                Parallel parallel) {
   const Mat<Real> dw = g.matrix(slots.weight);
   Real* scratch = slots.bias.present() ? work_.get<Real>("bias.partials").data() : nullptr;
   const Mat<const T> dy_all(dy), x_all(x);
   if (is_one_product(units)) {
     ScopedPart part(Part::matmul);
-    linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch);
+    linear_backward<T>(dw, g.vector(slots.bias), dy_all, x_all, scratch, g.write);
     return;
   }
   {
     ScopedPart part(Part::matmul);
     if (parallel == Parallel::rows)
-      row_backward_weight<T>(dw, dy_all, x_all, units);
+      row_backward_weight<T>(dw, dy_all, x_all, units, g.write);
     else
-      column_backward_weight<T>(dw, dy_all, x_all, units);
+      column_backward_weight<T>(dw, dy_all, x_all, units, g.write);
   }
   if (!slots.bias.present()) return;
   ScopedPart part(Part::activation);
@@ -35,8 +37,8 @@ void Stage<T>::linear_gradients(BlockView<Real> g, const LinearSlots& slots, con
 }
 
 template <class T>
-void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, const Mat<T>& d_up,
-                           UpBias up_bias) {
+void Stage<T>::mlp_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
+                           const Mat<T>& d_up, UpBias up_bias) {
   const bool sequential = model_.residual == Residual::sequential;
   const auto x = all_tokens(a.tensor(sequential ? "mlp.normed" : "attention.normed"), "gathered");
   linear_gradients(g, a.slots.down, dy, a.tensor("mlp.activated"), units_.down, Parallel::rows);
@@ -46,7 +48,7 @@ void Stage<T>::mlp_weights(const At& a, BlockView<Real> g, const Mat<T>& dy, con
 }
 
 template <class T>
-void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& dy,
+void Stage<T>::attention_weights(const At& a, const GradientView<Real>& g, const Mat<T>& dy,
                                  const Mat<T>& d_qkv) {
   const auto x = all_tokens(a.tensor("attention.normed"), "gathered");
   linear_gradients(g, a.slots.output, dy, a.tensor("attention.heads"), units_.output,
@@ -54,15 +56,20 @@ void Stage<T>::attention_weights(const At& a, BlockView<Real> g, const Mat<T>& d
   linear_gradients(g, a.slots.qkv, d_qkv, x, units_.qkv, Parallel::columns);
 }
 
-// values: attention norm, MLP norm, query norm, key norm, each weight and bias.
+// values: attention norm, MLP norm, query norm, key norm, each weight and bias. NormsOf::heads: the
+// first two are added already.
 template <class T>
-void Stage<T>::norm_weights(const At& a, BlockView<Real> g, const Real* values) {
+void Stage<T>::norm_weights(const At& a, const GradientView<Real>& g, const Real* values,
+                            NormsOf which) {
+  if (which == NormsOf::heads && !model_.qk_norm) return;
   ScopedPart part(Part::norm);
   for (const NormSlots* n :
        {&a.slots.attention_norm, &a.slots.mlp_norm, &a.slots.q_norm, &a.slots.k_norm})
     for (const Slot* slot : {&n->weight, &n->bias}) {
       if (!slot->present()) continue;
-      add_to(g.vector(*slot).data(), values, slot->columns);
+      const bool is_of_heads = n == &a.slots.q_norm || n == &a.slots.k_norm;
+      if (is_of_heads || which == NormsOf::all)
+        add_to(g.vector(*slot).data(), values, slot->columns);
       values += slot->columns;
     }
 }
@@ -82,12 +89,20 @@ std::vector<Range> Stage<T>::norm_slices() const {
   return slices;
 }
 
+// With g the sum over the tokens, which is all there is, is added to the block's gradients at once.
+// They have the bits that the detour over `result` gives.
 template <class T>
 void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<const T>& w,
                                     const Mat<T>& x, const Mat<Real>& statistics, const Mat<T>& dy,
-                                    Accumulate accumulate, Real* result) {
+                                    Accumulate accumulate, Real* result,
+                                    const GradientView<Real>* g) {
   ScopedPart part(Part::norm);
   const auto d_stream = work_.get<T>("d_stream");
+  Real* scratch = work_.get<Real>("norm.partials").data();
+  if (g != nullptr)
+    return norm_backward<T>(model_.norm, RowSet<T>(d_stream), accumulate, g->vector(slots.weight),
+                            g->vector(slots.bias), RowSet<const T>(dy), RowSet<const T>(x),
+                            statistics.data(), w.vector(slots.weight), scratch);
   const int64_t n = model_.hidden_size, width = slots.bias.present() ? 2 * n : n;
   Real* partials = work_.get<Real>("norm.slices").data();
   const auto slices = norm_slices();
@@ -100,8 +115,7 @@ void Stage<T>::stream_norm_backward(const NormSlots& slots, const BlockView<cons
     if (slices[i].count == 0) continue;
     norm_backward<T>(model_.norm, rows(d_stream), accumulate, Vec<Real>(sums, n),
                      Vec<Real>(slots.bias.present() ? sums + n : nullptr, n), rows(dy), rows(x),
-                     statistics.data() + 2 * slices[i].first, w.vector(slots.weight),
-                     work_.get<Real>("norm.partials").data());
+                     statistics.data() + 2 * slices[i].first, w.vector(slots.weight), scratch);
   }
   sum_of_leaves(result, partials, static_cast<int64_t>(slices.size()), width);
 }
@@ -152,17 +166,18 @@ void Stage<T>::sum_token_norms(Real* result, int64_t width) {
   if (cuts_tokens() && !is_broken_for_test("token_norm_sum")) tp_.sum(result, width);
 }
 
-#define ESPALIER_INSTANTIATE(T)                                                                 \
-  template void Stage<T>::mlp_weights(const At&, BlockView<Real>, const Mat<T>&, const Mat<T>&, \
-                                      UpBias);                                                  \
-  template void Stage<T>::attention_weights(const At&, BlockView<Real>, const Mat<T>&,          \
-                                            const Mat<T>&);                                     \
-  template void Stage<T>::norm_weights(const At&, BlockView<Real>, const Real*);                \
-  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,     \
-                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,  \
-                                               Accumulate, Real*);                              \
-  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                           \
-  template void Stage<T>::sum_head_norms(Real*);                                                \
+#define ESPALIER_INSTANTIATE(T)                                                                  \
+  template void Stage<T>::mlp_weights(const At&, const GradientView<Real>&, const Mat<T>&,       \
+                                      const Mat<T>&, UpBias);                                    \
+  template void Stage<T>::attention_weights(const At&, const GradientView<Real>&, const Mat<T>&, \
+                                            const Mat<T>&);                                      \
+  template void Stage<T>::norm_weights(const At&, const GradientView<Real>&, const Real*,        \
+                                       NormsOf);                                                 \
+  template void Stage<T>::stream_norm_backward(const NormSlots&, const BlockView<const T>&,      \
+                                               const Mat<T>&, const Mat<Real>&, const Mat<T>&,   \
+                                               Accumulate, Real*, const GradientView<Real>*);    \
+  template void Stage<T>::qk_norm_backward(const At&, const Mat<T>&);                            \
+  template void Stage<T>::sum_head_norms(Real*);                                                 \
   template void Stage<T>::sum_token_norms(Real*, int64_t);
 ESPALIER_INSTANTIATE(float)
 ESPALIER_INSTANTIATE(double)

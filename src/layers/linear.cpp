@@ -70,15 +70,16 @@ void linear_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<c
 }
 
 template <class T>
-void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x) {
+void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
+                            Write write) {
   const int64_t tokens = dy.extent(0), out = dy.extent(1), in = x.extent(1);
   ESPALIER_REQUIRE(static_cast<int64_t>(x.extent(0)) == tokens &&
                        static_cast<int64_t>(dw.extent(0)) == out &&
                        static_cast<int64_t>(dw.extent(1)) == in,
                    "linear_backward_weight of dy [{}, {}], x [{}, {}], dw [{}, {}]", tokens, out,
                    x.extent(0), in, dw.extent(0), dw.extent(1));
-  gemm<T, Acc<T>>(Op::transpose, Op::none, out, in, tokens, 1, dy.data(), out, x.data(), in, 1,
-                  dw.data(), in);
+  gemm<T, Acc<T>>(Op::transpose, Op::none, out, in, tokens, 1, dy.data(), out, x.data(), in,
+                  write == Write::add ? 1 : 0, dw.data(), in);
 }
 
 template <class T>
@@ -115,19 +116,20 @@ void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy, Acc<T>*
 
 template <class T>
 void linear_backward(const Mat<Acc<T>>& dw, const Vec<Acc<T>>& db, const Mat<const T>& dy,
-                     const Mat<const T>& x, Acc<T>* scratch) {
+                     const Mat<const T>& x, Acc<T>* scratch, Write write) {
   bool is_done = db.data() == nullptr;
   if constexpr (kHasTuned<T> && kIs16Bit<T>) {
     if (takes_tuned<T>() && !is_done) {
       const int64_t tokens = dy.extent(0), out = dy.extent(1), in = x.extent(1);
-      is_done = cuda::matmul_weight_and_bias(dw.data(), in, db.data(), dy.data(), out, x.data(), in,
-                                             out, in, tokens, ElementTraits<T>::kType, scratch,
-                                             tuned_stream());
+      is_done =
+          cuda::matmul_weight_and_bias(dw.data(), in, db.data(), dy.data(), out, x.data(), in, out,
+                                       in, tokens, ElementTraits<T>::kType, scratch, tuned_stream(),
+                                       cuda::BiasGradient::automatic, write == Write::add ? 1 : 0);
       if (!is_done) linear_backward_bias<T>(db, dy, scratch);
       return;
     }
   }
-  linear_backward_weight<T>(dw, dy, x);
+  linear_backward_weight<T>(dw, dy, x, write);
   if (!is_done) linear_backward_bias<T>(db, dy, scratch);
 }
 
@@ -153,10 +155,10 @@ void add_bias(const Mat<T>& x, const Vec<const T>& b) {
   template void linear_backward_input<T>(const Mat<T>&, const Mat<const T>&, const Mat<const T>&,  \
                                          Write);                                                   \
   template void linear_backward_weight<T>(const Mat<Acc<T>>&, const Mat<const T>&,                 \
-                                          const Mat<const T>&);                                    \
+                                          const Mat<const T>&, Write);                             \
   template void linear_backward_bias<T>(const Vec<Acc<T>>&, const Mat<const T>&, Acc<T>*);         \
   template void linear_backward<T>(const Mat<Acc<T>>&, const Vec<Acc<T>>&, const Mat<const T>&,    \
-                                   const Mat<const T>&, Acc<T>*);                                  \
+                                   const Mat<const T>&, Acc<T>*, Write);                           \
   template void add_bias<T>(const Mat<T>&, const Vec<const T>&);
 ESPALIER_FOR_EACH_ELEMENT_TYPE(ESPALIER_INSTANTIATE)
 

@@ -32,9 +32,11 @@ template <class T>
 void linear_backward_input(const Mat<T>& dx, const Mat<const T>& dy, const Mat<const T>& w,
                            Write write = Write::overwrite);
 
-/// dw += dy^T x; parameter gradients are always added to. dw [out, in] in the sum type.
+/// dw += dy^T x, or dw = dy^T x where a sum over micro-batches begins. dw [out, in] in the sum
+/// type.
 template <class T>
-void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x);
+void linear_backward_weight(const Mat<Acc<T>>& dw, const Mat<const T>& dy, const Mat<const T>& x,
+                            Write write = Write::add);
 
 /// db += sum of dy over the tokens, in token order; on a device in a fixed order. db [out] in the
 /// sum type; scratch [kBiasPartials, out] for the tuned kernel, which is not taken without.
@@ -43,10 +45,10 @@ void linear_backward_bias(const Vec<Acc<T>>& db, const Mat<const T>& dy, Acc<T>*
 
 /// Both of them; on a device in one product where the library has such an epilogue for the shape,
 /// so that dy is read once. Of the results only the order of db's sum depends on that. db.data()
-/// may be null; scratch as above.
+/// may be null; scratch as above. `write` is that of dw; db is added to.
 template <class T>
 void linear_backward(const Mat<Acc<T>>& dw, const Vec<Acc<T>>& db, const Mat<const T>& dy,
-                     const Mat<const T>& x, Acc<T>* scratch);
+                     const Mat<const T>& x, Acc<T>* scratch, Write write = Write::add);
 
 /// x += b for every token; x [tokens, out], b [out].
 template <class T>

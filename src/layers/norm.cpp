@@ -154,12 +154,15 @@ void norm_backward(NormKind kind, const RowSet<T>& dx, Accumulate accumulate, co
   Real* bias_gradient = db.data();
   for_each_column_tile(
       "norm.parameter_gradient", n, KOKKOS_LAMBDA(const int64_t first, const int64_t last) {
-        for (int64_t c = 0; c < chunks; ++c) {
-          const Real* pw = partials + c * 2 * n;
-          for (int64_t j = first; j < last; ++j) weight_gradient[j] += pw[j];
-          if (bias_gradient != nullptr)
-            for (int64_t j = first; j < last; ++j) bias_gradient[j] += pw[n + j];
-        }
+        // The sum by itself, then added: as whoever keeps the sums of several slices adds them.
+        const auto add = [=](Real* gradient, const Real* sums) {
+          Real total[kColumnTile] = {};
+          for (int64_t c = 0; c < chunks; ++c)
+            for (int64_t j = first; j < last; ++j) total[j - first] += sums[c * 2 * n + j];
+          for (int64_t j = first; j < last; ++j) gradient[j] += total[j - first];
+        };
+        add(weight_gradient, partials);
+        if (bias_gradient != nullptr) add(bias_gradient, partials + n);
       });
 }
 

@@ -8,6 +8,7 @@
 #include "core/test_hooks.hpp"
 #include "parallel/ordered_reduction.hpp"
 #include "parallel/streams.hpp"
+#include "tensor/profile.hpp"
 #include "tensor/types.hpp"
 
 namespace espalier {
@@ -57,9 +58,8 @@ Real* BlockReducer<Real>::acquire(int64_t block) {
   Scratch& scratch = *find();
   scratch.use = Use::held;
   scratch.block = block;
-  const FlatRange span = partition_.blocks[static_cast<size_t>(block)];
   device::Stream::current().wait_for(scratch.freed);
-  device::fill(scratch.data.data(), 0, span.size * static_cast<int64_t>(sizeof(Real)));
+  Profile::instance().separate();
   return scratch.data.data();
 }
 

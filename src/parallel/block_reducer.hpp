@@ -37,11 +37,12 @@ class BlockReducer {
                Sink sink);
   ~BlockReducer();
 
-  /// Zeroed scratch [blocks[block].size] for the gradients of one micro-batch, indexed from the
-  /// block's start. Waits while all kScratch are taken.
+  /// Scratch [blocks[block].size] for the gradients of one micro-batch, indexed from the block's
+  /// start, with what another block left in it. Waits while all kScratch are taken.
   /// Errors  Internal if all are held by the caller, who submitted none
   Real* acquire(int64_t block);
-  /// Gives scratch back, filled, and starts its exchange. On all ranks in the same order.
+  /// Gives scratch back, filled, padding too, and starts its exchange. On all ranks in the same
+  /// order.
   void submit(int64_t block, Real* scratch);
   /// Pushes transfers forward and returns at once.
   void progress();

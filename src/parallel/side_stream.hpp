@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "tensor/profile.hpp"
 
 namespace espalier {
 
@@ -14,7 +15,10 @@ class SideStream {
   /// so far.
   void leave() { order(left_, device::Stream::current(), device::Stream::communication()); }
   /// What goes to the current stream from now on waits for what the communication stream was given.
-  void join() { order(joined_, device::Stream::communication(), device::Stream::current()); }
+  void join() {
+    order(joined_, device::Stream::communication(), device::Stream::current());
+    Profile::instance().separate();  // the wait is no part of what comes next
+  }
 
  private:
   static void order(device::Event& event, const device::Stream& first, const device::Stream& then) {

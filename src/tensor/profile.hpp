@@ -4,6 +4,7 @@
 
 #include <array>
 #include <deque>
+#include <vector>
 
 #include "blueprint/blueprint.hpp"
 #include "core/clock.hpp"
@@ -13,9 +14,11 @@ namespace espalier {
 
 /// Seconds by part since the last reset; one per process, for the thread that trains.
 ///
-/// On a device the seconds are the device's, between events around each part's work. What it has
-/// not finished when collect() is called counts with the next step. Inside a graph nothing is
-/// timed.
+/// On a device the seconds are the device's, between events around each part's work. Where a part
+/// begins before the device has come to the end of the one before it on the same stream, one event
+/// serves both: what else the stream was given between them counts with the later one, unless
+/// separate() was called. What the device has not finished when collect() is called counts with the
+/// next step. Inside a graph nothing is timed.
 class Profile {
  public:
   static Profile& instance();
@@ -26,22 +29,39 @@ class Profile {
   double seconds(Part part) const { return seconds_[static_cast<int>(part)]; }
   const std::array<double, kPartCount>& all() const { return seconds_; }
   /// Whether parts are timed from now on; they are at the start.
-  void set_on(bool on) { is_on_ = on; }
+  void set_on(bool on);
+  /// The current stream is given what belongs to no part, or a wait for another stream: the next
+  /// part on it begins with an event of its own.
+  void separate();
   /// Gives the events back, before the device goes.
   void clear();
 
  private:
   friend class ScopedPart;
-  struct Span {
+  /// A point in a stream, and the part that it begins or none.
+  struct Mark {
+    device::Event event{device::Event::Timing::yes};
     Part part = Part::other;
-    device::Event from{device::Event::Timing::yes}, to{device::Event::Timing::yes};
+    bool begins = false;
   };
+  struct Track {
+    cuda::Stream stream = nullptr;
+    std::deque<Mark> marks;
+    bool is_separate = false;  // nothing begins at the last mark
+  };
+  Track& track();  // of the current stream
+  void begin(Part part);
+  void end();
+  void add_mark(Track& track, bool begins, Part part);
+
   std::array<double, kPartCount> seconds_{};
-  std::deque<Span> under_way_, spare_;
+  std::deque<Track> tracks_;
+  std::vector<Mark> spare_;
   bool is_on_ = true;
 };
 
-/// Charges its lifetime to a part. Not nested: an inner scope would be counted twice.
+/// Charges its lifetime to a part. Not nested: on the host an inner scope would be counted twice,
+/// on a device what comes after it not at all.
 class ScopedPart {
  public:
   explicit ScopedPart(Part part);
@@ -53,7 +73,6 @@ class ScopedPart {
   Part part_;
   bool is_timed_;
   double start_ = 0.0;
-  Profile::Span span_;
 };
 
 }  // namespace espalier

@@ -60,6 +60,40 @@ TEST(Linear, LowPrecision) {
   compare_linear<fp16>();
 }
 
+// What stood in the weight's gradient must not matter, whatever it is; the bias is added to.
+template <class T>
+void check_overwriting() {
+  for (const auto& s : kShapes) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", s.tokens, s.out, s.in));
+    Draw draw(s.out);
+    Array dy(ElementTraits<T>::kType, s.tokens * s.out),
+        x(ElementTraits<T>::kType, s.tokens * s.in);
+    dy.fill(draw.normals(dy.size()));
+    x.fill(draw.normals(x.size()));
+    const Array scratch = bias_scratch<T>(s.out);
+    Array dw(ElementTraits<Acc<T>>::kType, s.out * s.in), db(ElementTraits<Acc<T>>::kType, s.out);
+    const auto gradients = [&](Write write) {
+      db.fill(std::vector<double>(s.out, 0.5));
+      linear_backward<T>(dw.matrix<Acc<T>>(s.out, s.in), db.vector<Acc<T>>(),
+                         dy.matrix<T>(s.tokens, s.out), x.matrix<T>(s.tokens, s.in),
+                         scratch.as<Acc<T>>(), write);
+      return std::make_pair(dw.read(), db.read());
+    };
+    dw.fill(std::vector<double>(s.out * s.in, 0.0));
+    const auto added = gradients(Write::add);
+    dw.poison();
+    const auto overwritten = gradients(Write::overwrite);
+    EXPECT_LT(relative_distance(overwritten.first, added.first), 1e-6);
+    EXPECT_EQ(overwritten.second, added.second);
+    EXPECT_TRUE(dw.guards_are_intact());
+  }
+}
+TEST(Linear, LowPrecisionGradientsOverwriteWhatStoodThere) {
+  check_overwriting<float>();
+  check_overwriting<bf16>();
+  check_overwriting<fp16>();
+}
+
 TEST(ActivationFunctions, Gradients) {
   for (const Activation kind : kActivations)
     for (const Bias bias : {Bias::no, Bias::yes})

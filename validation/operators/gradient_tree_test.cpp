@@ -52,7 +52,7 @@ void add_micro_batch(GradientTree<float>& tree, int64_t block,
 /// One block in two parts; the rest of the buffer belongs to nobody.
 Values run_tree(const std::vector<Values>& g, int64_t first, int64_t count, int levels) {
   const GradientTree<float>::Spans spans = {{20, kSize - 20}, {0, 20}};
-  GradientTree<float> tree(kSize + 3, levels, {spans});
+  GradientTree<float> tree(kSize + 3, levels, {spans}, {spans});
   for (int step = 0; step < 2; ++step) {  // the second step must find no trace of the first
     tree.begin(count);
     for (int64_t i = 0; i < count; ++i) {
@@ -125,7 +125,7 @@ TEST(GradientTree, BlocksGoThroughTheirMicroBatchesOnTheirOwn) {
       for (uint64_t seed = 0; seed < 8; ++seed) {
         const auto g = draw_gradients(n);
         const Values expected = levels == 0 ? run_tree(g, 0, n, 0) : reference(g, 0, n);
-        GradientTree<float> tree(kSize, levels, blocks);
+        GradientTree<float> tree(kSize, levels, blocks, blocks);
         Draw draw(seed);
         // seed 0: the blocks one after the other; 1: in turns; else at random
         tree.begin(n);
@@ -140,8 +140,43 @@ TEST(GradientTree, BlocksGoThroughTheirMicroBatchesOnTheirOwn) {
       }
 }
 
+// Zero in front and behind, left as it was between them, and overwritten there by whoever finds the
+// run new.
+TEST(GradientTree, ARunIsNewUntilSomethingIsAdded) {
+  const GradientTree<float>::Spans spans = {{0, kSize}}, zeroed = {{0, 6}, {30, kSize - 30}};
+  for (const int64_t n : {1, 2, 3, 6, 8})
+    for (const int levels : {0, tree_levels(n)}) {
+      const auto g = draw_gradients(n);
+      const Values expected = levels == 0 ? run_tree(g, 0, n, 0) : reference(g, 0, n);
+      GradientTree<float> tree(kSize, levels, {spans}, {zeroed});
+      for (int step = 0; step < 2; ++step) {
+        tree.begin(n);
+        int runs = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const DeviceList<float> added(g[i]);
+          Values before = host_copy(tree.current(0), kSize);
+          if (tree.is_new(0)) {
+            ++runs;
+            for (const FlatRange& z : zeroed)
+              for (int64_t j = z.offset; j < z.last(); ++j) EXPECT_EQ(before[j], 0.0f) << j;
+            std::fill(before.begin() + 6, before.begin() + 30, 0.0f);
+            write_to(tree.current(0), before);
+            if (i % 2 == 0) tree.set_used(0);
+            EXPECT_EQ(tree.is_new(0), i % 2 != 0);
+          }
+          add_to(tree.current(0), added.data(), kSize);
+          tree.next(0);
+        }
+        EXPECT_EQ(runs, 1 << levels);
+        EXPECT_FALSE(tree.is_new(0));
+        EXPECT_EQ(host_copy(tree.total(), kSize), expected) << n;
+      }
+    }
+}
+
 TEST(GradientTree, RefusesACountThatDoesNotFit) {
-  GradientTree<float> tree(kSize, 2, {{{0, kSize}}});
+  EXPECT_THROW(GradientTree<float>(kSize, 2, {{{0, kSize}}}, {}), InternalError);
+  GradientTree<float> tree(kSize, 2, {{{0, kSize}}}, {{{0, kSize}}});
   EXPECT_THROW(tree.begin(6), InternalError);
   EXPECT_THROW(tree.begin(0), InternalError);
   tree.begin(4);

@@ -103,6 +103,54 @@ TEST(StageTest, GradientsAreAddedAndPaddingIsLeftAlone) {
   }
 }
 
+/// Gradients whose matrices hold NaN until the first product overwrites them.
+class NewBlocks : public ResidentBlocks<double> {
+ public:
+  NewBlocks(const ParameterStore<double>& store, const DeviceList<double>& flat)
+      : ResidentBlocks<double>(store), is_new_(store.table().blocks.size(), true) {
+    std::vector<double> values(static_cast<size_t>(flat.size()), 0.0);
+    for (const auto& p : store.table().parameters)
+      if (p.shape.size() == 2) std::fill_n(values.begin() + p.offset, p.size(), std::nan(""));
+    flat.write(values);
+    set_gradients(flat.data());
+  }
+  bool is_new(int64_t block) const override { return is_new_[static_cast<size_t>(block)]; }
+  GradientView<double> gradients(int64_t block) override {
+    auto view = ResidentBlocks<double>::gradients(block);
+    if (is_new(block)) view.write = Write::overwrite;
+    is_new_[static_cast<size_t>(block)] = false;
+    return view;
+  }
+
+ private:
+  std::vector<bool> is_new_;
+};
+
+// Also with a table that both the output's product and the embedding add to, and with products in
+// chunks of the vocabulary.
+TEST(StageTest, TheFirstProductsOverwriteWhatIsNew) {
+  for (const auto& c : all_cases()) {
+    SCOPED_TRACE(c.name);
+    Scene<double> s(c);
+    s.blueprint.activations.classifier_rows =
+        std::min<int64_t>(s.blueprint.activations.classifier_rows, 5);
+    auto problem = s.problem();
+    const auto expected = problem.gradient(s.tokens, 1.0, problem.gradient(s.tokens, 1.0));
+    ParameterStore<double> store(s.blueprint.parameters);
+    write_to(store.master(), s.parameters);
+    const DeviceList<double> flat(s.blueprint.parameters.flat_size);
+    NewBlocks blocks(store, flat);
+    Stage<double> stage(s.blueprint, blocks, nullptr);
+    stage.reserve_losses(1);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(stage.begins_sum(0), i == 0);
+      stage.forward(0, 0, s.tokens.batch(), nullptr, Mode::train);
+      stage.backward(0, 0, nullptr, nullptr, 1.0, BackwardPart::together, 0);
+    }
+    EXPECT_LT(relative_distance(flat.host(), expected), 1e-14);
+  }
+}
+
 TEST(StageTest, NothingIsLeftOverFromTheBatchBefore) {
   for (const auto& c : named_cases()) {
     Scene<double> s(c);

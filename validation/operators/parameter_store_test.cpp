@@ -52,6 +52,29 @@ TEST(ParameterStore, FollowsTheInitialisers) {
   }
 }
 
+TEST(ParameterStore, EveryElementIsInAMatrixOrBesideThem) {
+  for (const ModelCase& c : named_cases()) {
+    const ParameterTable table = table_of(c.config);
+    std::vector<int> seen(static_cast<size_t>(table.flat_size), 0);
+    const auto ranges = ranges_beside_matrices(table);
+    ASSERT_EQ(ranges.size(), table.blocks.size());
+    for (size_t block = 0; block < ranges.size(); ++block) {
+      int64_t last = -1;
+      for (const FlatRange& r : ranges[block]) {
+        EXPECT_GT(r.size, 0);
+        EXPECT_GT(r.offset, last) << "neighbours are one range";
+        last = r.last();
+        for (int64_t i = r.offset; i < r.last(); ++i) ++seen[table.blocks[block].offset + i];
+      }
+      EXPECT_LE(last, table.blocks[block].size);
+    }
+    for (const auto& p : table.parameters)
+      if (p.shape.size() == 2)
+        for (int64_t i = p.offset; i < p.offset + p.size(); ++i) ++seen[i];
+    EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << c.name;
+  }
+}
+
 TEST(ParameterStore, ValuesArePureFunctionsOfSeedNameAndIndex) {
   const Config c = wide_config();
   const ParameterTable table = table_of(c);

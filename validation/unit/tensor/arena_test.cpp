@@ -108,5 +108,45 @@ TEST(Profile, ChargesSecondsToTheirPart) {
   EXPECT_EQ(profile.seconds(Part::loss), 0.0);
 }
 
+// On a device parts meet, or do not, as the streams happen to run; each of them is timed all the
+// same, on each stream by itself, and what belongs to none is not once separate() said so.
+TEST(Profile, TimesEveryPartOfEveryStream) {
+  if constexpr (!device::kPresent) GTEST_SKIP() << "the host charges by its clock";
+  Profile& profile = Profile::instance();
+  profile.collect();
+  profile.reset();
+  const Buffer<std::byte> large("large", int64_t{1} << 28), small("small", 1 << 20);
+  const auto work = [](Part part, const Buffer<std::byte>& memory) {
+    const ScopedPart scope(part);
+    device::fill(memory.data(), 1, memory.bytes());
+  };
+  for (int round = 0; round < 3; ++round) {
+    work(Part::loss, small);
+    work(Part::matmul, small);
+    {
+      const device::StreamScope scope(device::Stream::communication());
+      work(Part::optimizer, small);
+    }
+    work(Part::norm, large);
+    { const ScopedPart scope(Part::embedding); }
+    device::fill(large.data(), 2, large.bytes());
+    profile.separate();
+    work(Part::data, small);
+  }
+  device::Stream::compute().synchronize();
+  device::Stream::communication().synchronize();
+  profile.collect();
+  for (const Part part : {Part::loss, Part::matmul, Part::optimizer, Part::data})
+    EXPECT_GT(profile.seconds(part), 0.0) << part_name(part);
+  for (const Part part : {Part::loss, Part::matmul, Part::embedding, Part::data})
+    EXPECT_LT(profile.seconds(part), profile.seconds(Part::norm) / 2) << part_name(part);
+  EXPECT_EQ(profile.seconds(Part::activation), 0.0);
+  const auto before = profile.all();
+  profile.collect();
+  EXPECT_EQ(profile.all(), before) << "counted twice";
+  profile.clear();
+  profile.reset();
+}
+
 }  // namespace
 }  // namespace espalier
