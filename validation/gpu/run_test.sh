@@ -35,7 +35,7 @@ PATH=$work/none:$plain
 
 ends 0 "$work/dry" "$run" --dry-run --folder "$work/plan"
 says "$work/dry" 'no GPU: nvidia-smi lists none' '^kokkos-build ' '^build .*espalier-spmd' \
-  '^tests .*-L gpu' '^kernels .*bench kernels' '^step-gpt2-1558m ' '^step-llama-1b ' \
+  '^build-tests ' '^tests .*-L gpu' '^kernels .*bench kernels' '^step-gpt2-1558m ' '^step-llama-1b ' \
   '^llmc-gpt2-124m ' '^torch-gpt2-1558m ' '^sanitizer '
 [ ! -e "$work/plan" ] || fault "a dry run made a folder"
 ends 2 "$work/wrong" "$run" --fast
