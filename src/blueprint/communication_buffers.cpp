@@ -142,14 +142,19 @@ int64_t communication_buffer_bytes(const Blueprint& b) {
 int64_t message_staging_bytes(const Blueprint& b) {
   const GridConfig& grid = b.config.grid;
   const int64_t wire = element_bytes(b.config.numerics.gradient_reduce_type);
-  int64_t bytes = boundary_messages(b) * boundary_bytes(b);
+  int64_t bytes = boundary_messages(b) * boundary_bytes(b) +
+                  2 * tied_portion(b) * element_bytes(gradient_type(b));
   if (grid.tensor_parallel > 1)
     bytes += 2 * boundary_bytes(b) * (grid.sequence_parallel ? grid.tensor_parallel : 1);
   if (b.data_parallel == 1) return bytes;
   const bool keeps_whole = grid.zero_stage < 2;
   const LargestSizes sizes = keeps_whole ? largest_bucket(b.partition) : largest_block(b.partition);
-  const int64_t others = b.zero_shards > 1 ? b.zero_shards - 1 : 1;
-  bytes += 2 * wire * others * sizes.owned * (keeps_whole ? reducer_lanes(b.partition) : kScratch);
+  // Of a sum that `ranks` share evenly, a rank sends and receives what the others own.
+  const auto sum = [&](int64_t owned, int64_t ranks) { return 2 * wire * (ranks - 1) * owned; };
+  bytes += sum(sizes.owned, b.zero_shards) * (keeps_whole ? reducer_lanes(b.partition) : kScratch);
+  const int64_t piece = keeps_whole ? sizes.owned : replica_piece(b.partition);
+  bytes += sum(slice_size(piece, b.zero_replicas), b.zero_replicas) *
+           (keeps_whole ? reducer_lanes(b.partition) : kReplicaLanes);
   if (grid.zero_stage == 3)
     bytes += gathered_elements(b.parameters) * element_bytes(b.config.numerics.compute_type);
   return bytes;

@@ -2,6 +2,8 @@
 // Whether a bill fits into a device, and what to do where it does not.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "blueprint/blueprint.hpp"
 #include "core/units.hpp"
 
@@ -19,7 +21,11 @@ std::string remedies(const Config& config, int sharers) {
   if (sharers > 1) add("let fewer ranks share it");
   if (config.batch.micro_batch_size > 1)
     add(fmt::format("lower batch.micro_batch_size = {}", config.batch.micro_batch_size));
-  if (config.numerics.logits_mib > 128)
+  const auto tokens = static_cast<double>(config.batch.micro_batch_size * config.batch.seq_length);
+  const auto token_bytes =
+      static_cast<double>(config.model.vocab_size * element_bytes(config.numerics.compute_type));
+  constexpr double kFewMib = 128;  // of logits; less would be slow
+  if (std::min(config.numerics.logits_mib, tokens * token_bytes / 1048576) > kFewMib)
     add(fmt::format("lower numerics.logits_mib = {}", config.numerics.logits_mib));
   if (config.grid.recompute == Recompute::none)
     add("set grid.recompute = \"selective\" or \"full\"");

@@ -277,6 +277,10 @@ TEST(MemoryBill, MessagesOfADeviceLieInPinnedMemory) {
     return bytes_of(make_memory_bill(make_blueprint(c, ranks), assumptions), "message staging");
   };
   EXPECT_EQ(staging(1, device), 0);
+  c.grid.zero_shards = 2;  // both kinds of sums: over shards, then over replicas
+  const int64_t both = staging(4, device);
+  c.grid.zero_shards = 0;
+  EXPECT_GT(both, staging(2, device));
   EXPECT_EQ(staging(4, {}), 0);
   EXPECT_GT(staging(4, device), 0);
   for (const MemoryItem& item : make_memory_bill(make_blueprint(c, 4), device).items) {
@@ -333,6 +337,11 @@ TEST(DeviceRoom, ABillThatDoesNotFitIsRefusedWithItsItems) {
   for (const char* part : {"each of the 3 ranks", "let fewer ranks share it"})
     EXPECT_NE(shared.find(part), std::string::npos) << part << " in " << shared;
   EXPECT_EQ(why.find("share it"), std::string::npos);
+  EXPECT_EQ(why.find("logits_mib"), std::string::npos) << "2 MiB of logits";
+  c.model.vocab_size = 1 << 18;
+  const MemoryBill wide = make_memory_bill(make_blueprint(c, 1), on_a_device());
+  EXPECT_NE(why_too_large(wide, {needed, total, 1}, c).find("lower numerics.logits_mib = 512"),
+            std::string::npos);
 }
 
 TEST(DeviceRoom, NamesOnlyWhatTheDeckLeavesToChange) {
