@@ -277,6 +277,7 @@ TEST(MemoryBill, MessagesOfADeviceLieInPinnedMemory) {
     return bytes_of(make_memory_bill(make_blueprint(c, ranks), assumptions), "message staging");
   };
   EXPECT_EQ(staging(1, device), 0);
+  c.grid.zero_stage = 1;
   c.grid.zero_shards = 2;  // both kinds of sums: over shards, then over replicas
   const int64_t both = staging(4, device);
   c.grid.zero_shards = 0;
