@@ -28,9 +28,12 @@ inline bool is_history(const std::string& dataset) {
 
 /// An attribute of the file, an integer or a real.
 struct ProgressField {
+  // By names: nvcc puts parentheses into the plain declarations, of which g++ then complains.
+  using Integer = int64_t TrainingProgress::*;
+  using Real = double TrainingProgress::*;
   const char* name;
-  int64_t TrainingProgress::*integer = nullptr;
-  double TrainingProgress::*real = nullptr;
+  Integer integer = nullptr;
+  Real real = nullptr;
 };
 const std::vector<ProgressField>& progress_fields();
 
