@@ -117,12 +117,12 @@ TYPED_TEST(ElementwiseBits, SwigluBackward) {
           activation_backward<T>(Activation::swiglu, d.matrix<T>(kRows, 2 * n),
                                  dy.matrix<T>(kRows, n), up.matrix<T>(kRows, 2 * n));
           const auto both = d.read();
-          std::vector<double> half;
+          std::vector<double> one_half;
           for (int64_t r = 0; r < kRows; ++r) {
             const auto at = both.begin() + r * 2 * n + (gate ? 0 : n);
-            half.insert(half.end(), at, at + n);
+            one_half.insert(one_half.end(), at, at + n);
           }
-          return half;
+          return one_half;
         },
         3, 2.0);
 }
@@ -176,12 +176,12 @@ TYPED_TEST(ElementwiseBits, Rope) {
           rope<T>(RopeStyle::half, Rotation::forward, a.matrix<T>(kRows, 2 * n), 1, 2 * n, kRows,
                   table, positions.data());
           const auto both = a.read();
-          std::vector<double> half;
+          std::vector<double> one_half;
           for (int64_t r = 0; r < kRows; ++r) {
             const auto at = both.begin() + r * 2 * n + (second ? n : 0);
-            half.insert(half.end(), at, at + n);
+            one_half.insert(one_half.end(), at, at + n);
           }
-          return half;
+          return one_half;
         },
         3, 1.0);
 }
