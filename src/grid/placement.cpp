@@ -18,8 +18,9 @@ namespace {
 
 constexpr int64_t kMostLines = 32;
 constexpr const char* kNames[Placement::kAxes] = {"pp", "dp", "cp", "tp"};
-constexpr int64_t GridShape::*kMembers[Placement::kAxes] = {
-    &GridShape::pipeline, &GridShape::data, &GridShape::context, &GridShape::tensor};
+using Member = int64_t GridShape::*;
+constexpr Member kMembers[Placement::kAxes] = {&GridShape::pipeline, &GridShape::data,
+                                               &GridShape::context, &GridShape::tensor};
 
 std::array<int, Placement::kAxes> read_order(const std::string& text) {
   std::array<int, Placement::kAxes> order = {};
